@@ -1,0 +1,34 @@
+// One Jest run, several projects: `unit` needs no service, `services` tests our stand-in database itself,
+// `integration` runs against a real MongoDB protocol, a real Kafka protocol and real processes.
+const base = {
+  rootDir: '..',
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
+  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
+  transform: {
+    '^.+\\.ts$': [
+      '@swc/jest',
+      {
+        jsc: {
+          target: 'es2022',
+          parser: { syntax: 'typescript', decorators: true },
+          transform: { legacyDecorator: true, decoratorMetadata: true },
+          keepClassNames: true,
+        },
+        module: { type: 'es6' },
+        sourceMaps: 'inline',
+      },
+    ],
+  },
+};
+const withServices = { globalSetup: '<rootDir>/test/support/global_setup.ts' };
+const folders = (...names) => names.map((name) => `<rootDir>/test/${name}/**/*.spec.ts`);
+
+export default {
+  testTimeout: 30_000,
+  projects: [
+    { ...base, displayName: 'unit', testMatch: folders('unit', 'properties') },
+    { ...base, ...withServices, displayName: 'services', testMatch: folders('services') },
+    { ...base, ...withServices, displayName: 'integration', testMatch: folders('store', 'concurrency', 'kafka', 'e2e') },
+  ],
+};
