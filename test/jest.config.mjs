@@ -21,7 +21,7 @@ const base = {
     ],
   },
 };
-const withServices = { globalSetup: '<rootDir>/test/support/global_setup.ts' };
+const withServices = { globalSetup: '<rootDir>/test/support/global_setup.mjs' };
 const folders = (...names) => names.map((name) => `<rootDir>/test/${name}/**/*.spec.ts`);
 
 export default {

@@ -1,0 +1,37 @@
+// Where a real mongod comes from: the PATH, an earlier download, or the download host when it answers quickly. Never
+// waits for a network that does not answer.
+import { request } from 'node:https';
+import { DryMongoBinary } from 'mongodb-memory-server-core/lib/util/DryMongoBinary.js';
+import type { MongoBinaryOpts } from 'mongodb-memory-server-core/lib/util/MongoBinary.js';
+import { onPath } from '../debian.packages.js';
+
+const VERSION = '7.0.24';
+const DOWNLOAD_HOST = 'https://fastdl.mongodb.org';
+const PROBE_MS = 2_000;
+
+export async function mongodBinary(): Promise<MongoBinaryOpts> {
+  const systemBinary = onPath('mongod');
+  return systemBinary === undefined ? { version: VERSION } : { systemBinary };
+}
+
+export async function mongodUnavailable(): Promise<string | undefined> {
+  if (onPath('mongod') !== undefined) return undefined;
+  if ((await DryMongoBinary.locateBinary({ version: VERSION })) !== undefined) return undefined;
+  const host = process.env.MONGOMS_DOWNLOAD_MIRROR ?? DOWNLOAD_HOST;
+  return (await reachable(host)) ? undefined : 'no mongod on the PATH and its download host does not answer';
+}
+
+/** Any answer counts: what matters is that the way there is open. */
+function reachable(url: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = request(url, { method: 'HEAD' }, () => settle(true));
+    const deadline = setTimeout(() => settle(false), PROBE_MS);
+    const settle = (answer: boolean): void => {
+      clearTimeout(deadline);
+      probe.destroy();
+      resolve(answer);
+    };
+    probe.once('error', () => settle(false));
+    probe.end();
+  });
+}
