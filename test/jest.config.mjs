@@ -1,7 +1,10 @@
 // One Jest run, several projects: `unit` needs no service, `services` tests our stand-in database itself,
 // `integration` runs against a real MongoDB protocol, a real Kafka protocol and real processes.
+import { fileURLToPath } from 'node:url';
+
 const base = {
-  rootDir: '..',
+  // Absolute, because Jest takes a project's relative root from the folder that it was started in.
+  rootDir: fileURLToPath(new URL('..', import.meta.url)),
   testEnvironment: 'node',
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
@@ -29,6 +32,11 @@ export default {
   projects: [
     { ...base, displayName: 'unit', testMatch: folders('unit', 'properties') },
     { ...base, ...withServices, displayName: 'services', testMatch: folders('services') },
-    { ...base, ...withServices, displayName: 'integration', testMatch: folders('store', 'concurrency', 'kafka', 'e2e') },
+    {
+      ...base,
+      ...withServices,
+      displayName: 'integration',
+      testMatch: folders('store', 'concurrency', 'kafka', 'e2e'),
+    },
   ],
 };
