@@ -17,7 +17,8 @@ const JEST = [
   '-c',
   'test/jest.config.mjs',
 ];
-const SUITES = ['--selectProjects', 'services', 'integration', '--maxWorkers=2'];
+// A handle that a failed test left open must not keep the run, and with it a build server, waiting for ever.
+const SUITES = ['--selectProjects', 'services', 'integration', '--maxWorkers=2', '--forceExit'];
 
 interface Report {
   numPassedTests: number;
