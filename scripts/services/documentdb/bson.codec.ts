@@ -1,0 +1,32 @@
+// Promises: documents go in and out as BSON bytes, and decoding never changes a value that goes back to a client.
+// Must never promote what cannot be given back: 64-bit numbers beyond a double stay Longs, binaries stay binaries.
+import { deserialize, serialize } from 'bson';
+import type { Binary, Document } from 'bson';
+
+export type { Document } from 'bson';
+
+export function decode(bytes: Uint8Array): Document {
+  return deserialize(bytes);
+}
+
+export function encode(document: Document): Buffer {
+  const bytes = serialize(document, { ignoreUndefined: true });
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** The documents of a run of BSON documents laid end to end, as slices of it. */
+export function splitSequence(sequence: Buffer): Buffer[] {
+  const documents: Buffer[] = [];
+  for (let at = 0; at < sequence.length;) {
+    const size = sequence.readInt32LE(at);
+    documents.push(sequence.subarray(at, at + size));
+    at += size;
+  }
+  return documents;
+}
+
+/** A text that is equal for equal session ids, whatever the driver that made them. */
+export function sessionKey(lsid: unknown): string | undefined {
+  const id = (lsid as { id?: Binary } | undefined)?.id;
+  return id?.buffer ? Buffer.from(id.buffer).toString('hex') : undefined;
+}

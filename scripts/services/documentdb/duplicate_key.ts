@@ -1,0 +1,93 @@
+// Promises: a duplicate key is told as MongoDB tells it, with the index's name, its pattern and, where the document is
+// known, the key. Must never fail itself: what cannot be found out is left out.
+import { decode } from './bson.codec.js';
+import type { Document } from './bson.codec.js';
+import { Code, CommandError, isCatalogRace } from './errors.js';
+import type { PostgresError } from './errors.js';
+import type { PostgresPool, Row } from './postgres.pool.js';
+import { statement } from './postgres.pool.js';
+import { shellText } from './shell.text.js';
+
+const INDEX = `SELECT (index_spec).index_name AS name, (index_spec).index_key AS key
+  FROM documentdb_api_catalog.collection_indexes JOIN documentdb_api_catalog.collections USING (collection_id)`;
+const BY_NAME = statement(
+  `${INDEX} WHERE database_name = $1 AND collection_name = $2 AND (index_spec).index_name = $3`,
+);
+const BY_ID = statement(`${INDEX} WHERE index_id = $1`);
+
+export interface Duplicate {
+  message: string;
+  keyPattern?: Document;
+  keyValue?: Document;
+}
+
+/** From the message of a single write, which names the index: "… Index 'dedupe'". */
+export async function duplicateOfWrite(
+  pool: PostgresPool,
+  namespace: { db: string; collection: string },
+  message: string,
+  document?: Document,
+): Promise<Duplicate> {
+  const index = /Index '(.*)'$/.exec(message)?.[1] ?? '_id_';
+  const rows = await look(pool, () => [BY_NAME, [namespace.db, namespace.collection, index]]);
+  return describe(namespace, index, rows[0], document);
+}
+
+/** From an error of PostgreSQL itself, which names its own constraint. Undefined when it is another error. */
+export async function duplicateOfError(
+  pool: PostgresPool,
+  namespace: { db: string; collection: string },
+  error: PostgresError,
+): Promise<CommandError | undefined> {
+  if ((error.code !== '23505' && error.code !== '23P01') || isCatalogRace(error)) return undefined;
+  const id = /^documents_rum_index_(\d+)$/.exec(error.constraint ?? '')?.[1];
+  const rows = id
+    ? await look(pool, () => [BY_ID, [id]])
+    : await look(pool, () => [BY_NAME, [namespace.db, namespace.collection, '_id_']]);
+  const index = (rows[0]?.name as string | undefined) ?? (id ? 'unknown' : '_id_');
+  const found = describe(namespace, index, rows[0], id ? documentIn(error) : idIn(error));
+  return new CommandError(Code.DuplicateKey, found.message, { keyPattern: found.keyPattern, keyValue: found.keyValue });
+}
+
+async function look(pool: PostgresPool, what: () => [ReturnType<typeof statement>, unknown[]]): Promise<Row[]> {
+  const [query, values] = what();
+  return pool.run((lease) => lease.query(query, values)).catch(() => []);
+}
+
+function describe(
+  { db, collection }: { db: string; collection: string },
+  index: string,
+  row?: Row,
+  document?: Document,
+): Duplicate {
+  const keyPattern = row?.key ? decode(row.key as Buffer) : undefined;
+  const keyValue = keyPattern && document ? keyOf(keyPattern, document) : undefined;
+  const shown = keyValue ? ` dup key: ${shellText(keyValue)}` : '';
+  return {
+    message: `E11000 duplicate key error collection: ${db}.${collection} index: ${index}${shown}`,
+    keyPattern,
+    keyValue,
+  };
+}
+
+/** The values at the index's paths; a missing one counts as null, as in the index. */
+export function keyOf(pattern: Document, document: Document): Document {
+  return Object.fromEntries(Object.keys(pattern).map((path) => [path, valueAt(document, path) ?? null]));
+}
+
+function valueAt(document: Document, path: string): unknown {
+  let value: unknown = document;
+  for (const step of path.split('.')) value = (value as Document | undefined | null)?.[step];
+  return value;
+}
+
+/** PostgreSQL shows the rejected row as hexadecimal BSON: Key (…)=(BSONHEX…, …) conflicts with …. */
+function documentIn(error: PostgresError): Document | undefined {
+  const hex = /=\(BSONHEX([0-9a-f]+)/.exec(error.detail ?? '')?.[1];
+  return hex ? decode(Buffer.from(hex, 'hex')) : undefined;
+}
+
+function idIn(error: PostgresError): Document | undefined {
+  const hex = /BSONHEX([0-9a-f]+)\) already exists/.exec(error.detail ?? '')?.[1];
+  return hex ? { _id: Object.values(decode(Buffer.from(hex, 'hex')))[0] as unknown } : undefined;
+}
