@@ -1,7 +1,7 @@
 // Tells whether a pid is still the process that it was, so that nobody else's process is ever ended. Only looks, and
 // signals what it recognised; a process that has exited but was not reaped yet counts as gone.
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { ProcessRecord } from './services.types.js';
 
 const STOP_GRACE_MS = 10_000;
@@ -19,7 +19,8 @@ function birthFromProc(pid: number): string | undefined {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     // The command name stands in brackets and may hold spaces and brackets itself: count from its end.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    if (fields[0] === 'Z' || fields[0] === 'X') return undefined;
+    // A killed process of many threads looks dead by its first one while the others still hold its ports.
+    if (fields[0] === 'Z' && readdirSync(`/proc/${pid}/task`).length <= 1) return undefined;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
     return `${boot}:${fields[19]}`;
   } catch {

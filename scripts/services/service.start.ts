@@ -3,7 +3,7 @@
 import { rememberFailures, recentFailure } from './failure.memo.js';
 import { answers, portOf } from './loopback.port.js';
 import { end, isAlive, recordOf, signal } from './process.birth.js';
-import type { Provider, Service, ServiceRecord, Workplace } from './services.types.js';
+import type { ProcessRecord, Provider, Service, ServiceRecord, Workplace } from './services.types.js';
 import { readRecord, removeRecord, writeRecord } from './state.store.js';
 
 export class ServiceMissingError extends Error {
@@ -13,16 +13,17 @@ export class ServiceMissingError extends Error {
 /** The record when all its processes live, are of the current source and answer. */
 export async function running(service: Service, folder: string): Promise<ServiceRecord | undefined> {
   const record = readRecord(folder, service.name);
-  if (record === undefined || !record.processes.every(isAlive)) return undefined;
+  if (record === undefined || !processesOf(record).every(isAlive)) return undefined;
   const provider = service.providers.find(({ name }) => name === record.provider);
   if (provider === undefined || provider.stamp?.() !== record.stamp) return undefined;
   // A demo that was killed may have left it frozen.
-  for (const process of record.processes) signal(process, 'SIGCONT');
+  for (const process of processesOf(record)) signal(process, 'SIGCONT');
   return (await answers(portOf(record.address))) ? record : undefined;
 }
 
 export async function start(service: Service, place: Workplace): Promise<ServiceRecord> {
-  await stop(service, place.folder);
+  await endAll(readRecord(place.folder, service.name)?.processes ?? []);
+  removeRecord(place.folder, service.name);
   const failures = new Map<string, string>();
   const fresh = new Map<string, string>();
   for (const provider of service.providers) {
@@ -45,8 +46,9 @@ async function attempt(service: Service, provider: Provider, place: Workplace): 
     const unavailable = await provider.unavailable(place);
     if (unavailable !== undefined) return unavailable;
     const began = performance.now();
-    const { address, pids } = await provider.start(place);
-    const record: ServiceRecord = { provider: provider.name, address, processes: pids.map(recordOf) };
+    const { address, pids, keptPids = [] } = await provider.start(place);
+    const [processes, kept] = [pids.map(recordOf), keptPids.map(recordOf)];
+    const record: ServiceRecord = { provider: provider.name, address, processes, kept };
     const stamp = provider.stamp?.();
     if (stamp !== undefined) record.stamp = stamp;
     writeRecord(place.folder, service.name, record);
@@ -65,8 +67,15 @@ const seconds = (began: number): string => ((performance.now() - began) / 1000).
 export async function stop(service: Service, folder: string): Promise<boolean> {
   const record = readRecord(folder, service.name);
   if (record === undefined) return false;
-  const lived = record.processes.some(isAlive);
-  for (const process of record.processes) await end(process, 'SIGINT');
+  const lived = processesOf(record).some(isAlive);
+  await endAll(processesOf(record));
   removeRecord(folder, service.name);
   return lived;
+}
+
+export const processesOf = ({ processes, kept = [] }: ServiceRecord): ProcessRecord[] => [...processes, ...kept];
+
+/** One after the other: what depends on another process stands before it. */
+async function endAll(processes: ProcessRecord[]): Promise<void> {
+  for (const process of processes) await end(process, 'SIGINT');
 }

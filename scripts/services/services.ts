@@ -1,7 +1,7 @@
 // The development services as tests, the demo and the command line use them: `up` hands out addresses and returns at
 // once when everything runs. Two starts at the same time become one.
 import { forgetFailures } from './failure.memo.js';
-import { running, ServiceMissingError, start, stop } from './service.start.js';
+import { processesOf, running, ServiceMissingError, start, stop } from './service.start.js';
 import { CATALOG, SERVICE_NAMES } from './services.catalog.js';
 import type { Log, Service, ServiceAddresses, ServiceName } from './services.types.js';
 import { withLock } from './state.lock.js';
@@ -77,7 +77,9 @@ async function statusOf(service: Service, where: Surroundings): Promise<string> 
   if (given !== undefined) return `${service.title}: ${service.variable} says ${given}`;
   const record = await running(service, where.folder);
   if (record !== undefined) {
-    const pids = record.processes.map(({ pid }) => pid).join(', ');
+    const pids = processesOf(record)
+      .map(({ pid }) => pid)
+      .join(', ');
     return `${service.title}: ${record.provider} at ${record.address} (pid ${pids})`;
   }
   const stale = readRecord(where.folder, service.name) !== undefined;

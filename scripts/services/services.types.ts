@@ -20,6 +20,8 @@ export interface ServiceRecord {
   provider: string;
   address: string;
   processes: ProcessRecord[];
+  /** Processes that a new start takes over as they are, such as a database behind a gateway: only `down` ends them. */
+  kept?: ProcessRecord[];
   stamp?: string;
 }
 
@@ -35,7 +37,7 @@ export interface Provider {
   stamp?(): string;
   /** Why it cannot even be tried here; answers within seconds. */
   unavailable(place: Workplace): Promise<string | undefined>;
-  start(place: Workplace): Promise<{ address: string; pids: number[] }>;
+  start(place: Workplace): Promise<{ address: string; pids: number[]; keptPids?: number[] }>;
 }
 
 export interface Service {

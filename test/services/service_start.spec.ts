@@ -178,6 +178,20 @@ describe('starting a service', () => {
     expect(old && isAlive(old)).toBe(false);
   });
 
+  it('ends a process that a provider keeps only on a stop, not for a replacement', async () => {
+    let stamp = 'old';
+    const kept = idleProcess();
+    const start = async () => ({ address, pids: [idleProcess()], keptPids: [kept] });
+    const where = surroundings([provider('stamped', { stamp: () => stamp, start })]);
+    await up(['redis'], log, where);
+    const before = recordOf(kept);
+    stamp = 'new';
+    await up(['redis'], log, where);
+    expect(isAlive(before)).toBe(true);
+    await down(['redis'], log, where);
+    expect(isAlive(before)).toBe(false);
+  });
+
   it('replaces a process that lives but does not answer', async () => {
     const good = provider('good');
     const where = surroundings([good]);

@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { oneAtATime } from '../debian.packages.js';
+import { documentDbUnavailable, startPostgres } from '../documentdb/install.js';
 import { freePort, LOOPBACK } from '../loopback.port.js';
 import { launch } from '../process.launch.js';
 import type { Provider } from '../services.types.js';
@@ -41,20 +42,19 @@ export const memoryServer: Provider = {
 export const documentDb: Provider = {
   name: 'DocumentDB',
   stamp: () => sourceHash(join(CHECKOUT, 'scripts/services/documentdb')),
-  unavailable: async () => (await import('../documentdb/install.js')).documentDbUnavailable(),
+  unavailable: async () => documentDbUnavailable(),
   async start({ folder, log }) {
-    const { startPostgres } = await import('../documentdb/install.js');
     const postgres = await oneAtATime(() => startPostgres({ log }));
     const port = await freePort(DEFAULT_PORT);
     mkdirSync(folder, { recursive: true });
     const gateway = await launch({
       ...typescript(GATEWAY, '--port', String(port), '--pg-port', String(postgres.port)),
       logFile: join(folder, 'documentdb_gateway.log'),
-      ready: /listening/,
+      ready: /^listening (\d+)$/m,
       deadlineMs: GATEWAY_START_MS,
     });
-    // The gateway first: they are ended in this order, and it holds connections to the other.
-    return { address: `mongodb://${LOOPBACK}:${port}/?replicaSet=rs0`, pids: [gateway.pid, postgres.pid] };
+    const address = `mongodb://${LOOPBACK}:${port}/?replicaSet=rs0`;
+    return { address, pids: [gateway.pid], keptPids: [postgres.pid] };
   },
 };
 

@@ -1,6 +1,5 @@
 // Where a real mongod comes from: the PATH, an earlier download, or the download host when it answers quickly. Never
 // waits for a network that does not answer.
-import { request } from 'node:https';
 import { DryMongoBinary } from 'mongodb-memory-server-core/lib/util/DryMongoBinary.js';
 import type { MongoBinaryOpts } from 'mongodb-memory-server-core/lib/util/MongoBinary.js';
 import { onPath } from '../debian.packages.js';
@@ -22,16 +21,12 @@ export async function mongodUnavailable(): Promise<string | undefined> {
 }
 
 /** Any answer counts: what matters is that the way there is open. */
-function reachable(url: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = request(url, { method: 'HEAD' }, () => settle(true));
-    const deadline = setTimeout(() => settle(false), PROBE_MS);
-    const settle = (answer: boolean): void => {
-      clearTimeout(deadline);
-      probe.destroy();
-      resolve(answer);
-    };
-    probe.once('error', () => settle(false));
-    probe.end();
-  });
+async function reachable(url: string): Promise<boolean> {
+  try {
+    const answer = await fetch(url, { method: 'HEAD', redirect: 'manual', signal: AbortSignal.timeout(PROBE_MS) });
+    await answer.body?.cancel();
+    return true;
+  } catch {
+    return false;
+  }
 }
