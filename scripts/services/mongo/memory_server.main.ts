@@ -3,19 +3,21 @@
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import { mongodBinary } from './mongod.binary.js';
 
-const replicaSet = await MongoMemoryReplSet.create({
-  binary: await mongodBinary(),
-  instanceOpts: [{ port: Number(process.argv[2]) }],
-  replSet: { name: 'rs0', count: 1, ip: '127.0.0.1', storageEngine: 'wiredTiger' },
-});
+async function serve(port: number): Promise<void> {
+  const replicaSet = await MongoMemoryReplSet.create({
+    binary: mongodBinary(),
+    instanceOpts: [{ port }],
+    replSet: { name: 'rs0', count: 1, ip: '127.0.0.1', storageEngine: 'wiredTiger' },
+  });
+  const stop = (): void => void replicaSet.stop().finally(() => process.exit(0));
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, stop);
+  console.log(`ready ${replicaSet.getUri()}`);
+}
 
-let stopping = false;
-const stop = (): void => {
-  if (stopping) return;
-  stopping = true;
-  void replicaSet.stop().then(() => process.exit(0));
-};
-process.on('SIGTERM', stop);
-process.on('SIGINT', stop);
-
-console.log(`ready ${replicaSet.getUri()}`);
+try {
+  await serve(Number(process.argv[2]));
+} catch (error) {
+  // Whoever started us shows the end of this log in one line: a stack would hide the reason.
+  console.error(error instanceof Error ? error.message : error);
+  process.exit(1);
+}

@@ -8,7 +8,7 @@ const VERSION = '7.0.24';
 const DOWNLOAD_HOST = 'https://fastdl.mongodb.org';
 const PROBE_MS = 2_000;
 
-export async function mongodBinary(): Promise<MongoBinaryOpts> {
+export function mongodBinary(): MongoBinaryOpts {
   const systemBinary = onPath('mongod');
   return systemBinary === undefined ? { version: VERSION } : { systemBinary };
 }
