@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runScript, runSteps } from './check.steps.js';
 import { SERVICE_NAMES } from './services/services.catalog.js';
-import { asEnvironment, up } from './services/services.js';
+import { asEnvironment, ServiceMissingError, up } from './services/services.js';
 
 const JEST = [
   '--experimental-vm-modules',
@@ -70,6 +70,10 @@ async function runAll(args: string[], folder: string): Promise<boolean> {
 const folder = mkdtempSync(join(tmpdir(), 'sidelane-test-'));
 try {
   process.exitCode = (await runAll(process.argv.slice(2), folder)) ? 0 : 1;
+} catch (error) {
+  console.error(error instanceof ServiceMissingError ? error.message : error);
+  console.log('0 passed, 1 failed');
+  process.exitCode = 1;
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
