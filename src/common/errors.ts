@@ -1,0 +1,42 @@
+/** The errors callers can meet. Each has a stable `code`; bad input also names the `field`, always before any write. */
+
+export class SidelaneError extends Error {
+  constructor(
+    /** Stable, for programs: `unknown_target`, `invalid_payload`, … */
+    readonly code: string,
+    message: string,
+    /** Path of the value at fault, e.g. `items[2].options.version`. */
+    readonly field?: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** A value the caller passed cannot be used. Nothing was written. */
+export class InvalidInputError extends SidelaneError {}
+
+/** The engine cannot start on this database or with these options; says what to change. */
+export class BootError extends SidelaneError {}
+
+/** Work outlived its transaction and tried to write in it: the write would have escaped the commit. */
+export class TransactionEndedError extends SidelaneError {
+  constructor() {
+    super(
+      'transaction_ended',
+      'The ambient transaction of this call has ended: await all work inside inTransaction(), or pass `tx: null` to write outside of it on purpose.',
+      'tx',
+    );
+  }
+}
+
+/** Text of anything thrown, without ever throwing itself. */
+export function errorText(error: unknown): string {
+  if (error instanceof Error) return error.message || error.name;
+  try {
+    return String(error);
+  } catch {
+    return 'an error that has no text';
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * Time as the engine sees it. Due times, leases and slots follow the DATABASE's clock (invariant 13): `now()` is an
+ * offset measured from `hello.localTime` plus a monotonic clock, so that a pod whose wall clock is hours off changes
+ * nothing. `monotonic()` alone decides when to stop trusting a lease.
+ *
+ * Nothing outside this folder may call `Date.now()`, `new Date()` or `performance.now()` (architecture test).
+ */
+export interface Clock {
+  /** The database's time. */
+  now(): Date;
+  /** Milliseconds that only ever grow, unrelated to any calendar. */
+  monotonic(): number;
+  /** Measures the offset to the database anew; one `hello`. */
+  sync(): Promise<void>;
+  /** Calls back once, `ms` milliseconds from now. */
+  after(ms: number, callback: () => void): Timer;
+}
+
+export interface Timer {
+  cancel(): void;
+}
+
+export const CLOCK = Symbol('sidelane.clock');
+
+/** Asks the database for its time. */
+export type AskDatabaseTime = () => Promise<Date>;
+
+export class DatabaseClock implements Clock {
+  /** Database time minus monotonic time, in ms; unknown until the first answer. */
+  private offset: number | undefined;
+
+  constructor(
+    private readonly ask: AskDatabaseTime,
+    private readonly source: { wall(): number; monotonic(): number } = systemTime,
+  ) {}
+
+  now(): Date {
+    // Before the first answer the wall clock has to do: rows enqueued while the application boots.
+    if (this.offset === undefined) return new Date(this.source.wall());
+    return new Date(Math.round(this.offset + this.source.monotonic()));
+  }
+
+  monotonic(): number {
+    return this.source.monotonic();
+  }
+
+  async sync(): Promise<void> {
+    const before = this.source.monotonic();
+    const databaseTime = await this.ask();
+    const after = this.source.monotonic();
+    // The answer was made somewhere between the two readings: the middle is off by half the round trip at most.
+    this.offset = databaseTime.getTime() - (before + after) / 2;
+  }
+
+  after(ms: number, callback: () => void): Timer {
+    const handle = setTimeout(callback, Math.min(ms, MAX_TIMER_MS));
+    handle.unref();
+    return { cancel: () => clearTimeout(handle) };
+  }
+}
+
+/** Node's timers overflow beyond this and would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+const systemTime = { wall: () => Date.now(), monotonic: () => performance.now() };

@@ -1,0 +1,163 @@
+/**
+ * The only place that starts, retries or commits a Mongo transaction.
+ *
+ * Promises (invariant 1): work done through a `Tx` exists if and only if the transaction committed. The driver may run
+ * the callback several times, so everything an attempt collected (hooks, queued operations) belongs to that attempt's
+ * own `Tx` and dies with it. A `Tx` that has ended refuses further work instead of letting it escape the commit.
+ *
+ * Proven by test/store/transaction.spec.ts.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Logger } from '@nestjs/common';
+import type { ClientSession, Connection } from 'mongoose';
+import type { mongo } from 'mongoose';
+import { errorText, TransactionEndedError } from '../errors.js';
+import { afterCommitOf, type CommitHook } from './session_hooks.js';
+
+/** A transaction someone else commits: Mongoose's `connection.transaction()`, or a session started by hand. */
+export interface ForeignTx {
+  session: ClientSession;
+}
+
+const logger = new Logger('Sidelane');
+const ambient = new AsyncLocalStorage<Tx>();
+
+/** One attempt of one transaction. */
+export class Tx implements ForeignTx {
+  private readonly hooks: CommitHook[] = [];
+  private ended = false;
+  private doom: { error: unknown } | undefined;
+
+  constructor(
+    readonly session: ClientSession,
+    readonly connection: Connection,
+  ) {}
+
+  get open(): boolean {
+    return !this.ended;
+  }
+
+  /** Runs after the commit, and only then, outside of the transaction's context. Its errors are logged, never thrown. */
+  afterCommit(hook: CommitHook): void {
+    this.assertOpen();
+    this.hooks.push(hook);
+  }
+
+  assertOpen(): void {
+    if (this.ended) throw new TransactionEndedError();
+  }
+
+  /** Makes the commit fail with this error even if the caller swallows it: its write is missing from the transaction. */
+  failWith(error: unknown): void {
+    this.doom ??= { error };
+  }
+
+  /** @internal Waits for operations the caller forgot to await, then closes the attempt to further work. */
+  async finish(): Promise<void> {
+    await settled(this.session);
+    this.ended = true;
+    if (this.doom) throw this.doom.error;
+  }
+
+  /** @internal The attempt is over, one way or the other. */
+  end(): void {
+    this.ended = true;
+  }
+
+  /** @internal */
+  takeHooks(): CommitHook[] {
+    return this.hooks.splice(0);
+  }
+}
+
+/**
+ * Runs `work` in one transaction and its after-commit hooks afterwards. Inside another `inTransaction` on the same
+ * connection it joins that one: an error then dooms the outer transaction as well, since half of it is missing.
+ * The callback may run more than once (transient conflicts), so it must not keep state outside of itself.
+ */
+export async function inTransaction<T>(
+  connection: Connection,
+  work: (tx: Tx) => Promise<T>,
+  options: mongo.TransactionOptions = {},
+): Promise<T> {
+  const outer = ambientTx();
+  if (outer?.open && outer.connection === connection) return join(outer, work);
+
+  let attempt: Tx | undefined;
+  let result: T;
+  try {
+    result = (await ambient.exit(() =>
+      connection.transaction(
+        async (session) => {
+          attempt?.end(); // an aborted attempt: whatever of it still runs must not write into this one
+          const tx = (attempt = new Tx(session, connection));
+          const value = await ambient.run(tx, () => work(tx));
+          await tx.finish();
+          return value;
+        },
+        { readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' }, readPreference: 'primary', ...options },
+      ),
+    )) as T;
+  } finally {
+    attempt?.end();
+  }
+  if (attempt) await runHooks(attempt.takeHooks());
+  return result;
+}
+
+async function join<T>(outer: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
+  try {
+    return await work(outer);
+  } catch (error) {
+    outer.failWith(error);
+    throw error;
+  }
+}
+
+/** The transaction this call stands in, open or already ended. */
+export function ambientTx(): Tx | undefined {
+  return ambient.getStore();
+}
+
+/** Runs work that must not see the transaction it was started from (hooks, handlers, loops). */
+export function outsideTransaction<T>(work: () => T): T {
+  return ambient.exit(work);
+}
+
+/** Registers a hook on any transaction, ours or one that somebody else commits. */
+export function afterCommit(tx: Tx | ForeignTx, hook: CommitHook): void {
+  if (tx instanceof Tx) tx.afterCommit(hook);
+  else afterCommitOf(tx.session, hook, runHooks);
+}
+
+async function runHooks(hooks: CommitHook[]): Promise<void> {
+  for (const hook of hooks) {
+    try {
+      await outsideTransaction(hook);
+    } catch (error) {
+      // The transaction HAS committed: an error here must never look like a failed transaction.
+      logger.error(`after-commit hook failed: ${errorText(error)}`, error instanceof Error ? error.stack : undefined);
+    }
+  }
+}
+
+/**
+ * A session carries one operation at a time: with two at once (a `Promise.all` in user code) the driver may send the
+ * second before the first has opened the transaction, and it escapes. So ours queue up behind each other per session.
+ */
+const queues = new WeakMap<ClientSession, Promise<unknown>>();
+
+export function queueOnSession<T>(session: ClientSession, operation: () => Promise<T>): Promise<T> {
+  const before = queues.get(session) ?? Promise.resolve();
+  const run = before.then(operation, operation);
+  queues.set(
+    session,
+    run.catch(() => undefined),
+  );
+  return run;
+}
+
+async function settled(session: ClientSession): Promise<void> {
+  let last: Promise<unknown> | undefined;
+  while (last !== queues.get(session)) await (last = queues.get(session));
+}

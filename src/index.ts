@@ -1,0 +1,19 @@
+/** The public API of Sidelane. Hosts import nothing else. */
+export { SidelaneError, InvalidInputError, BootError, TransactionEndedError } from './common/errors.js';
+export { CLOCK, type Clock } from './common/ports/clock.js';
+export { requestContext, type ContextStore, type RequestContext } from './common/request_context.js';
+export { inTransaction, afterCommit, Tx, type ForeignTx } from './common/utils/transaction.js';
+export { JobsModule } from './jobs/jobs.module.js';
+export { JobsWorkersModule } from './jobs/jobs_workers.module.js';
+export { JOBS_DEFAULTS, type JobsConfig, type JobsModuleOptions, type WorkersMode } from './jobs/jobs.options.js';
+export { JobsEvents, type JobsEvent, type JobsListener } from './jobs/jobs.events.js';
+export * from './jobs/jobs.types.js';
+export type { EnqueueOptions } from './jobs/enqueue_options.js';
+export {
+  SideEffectService,
+  type EnqueueItem,
+  type EnqueueResult,
+  type TxArgument,
+} from './jobs/side_effect.service.js';
+export { JobTargetsRegistry, type JobTarget, type JobTargetOptions } from './jobs/targets/job_targets.registry.js';
+export { TargetUnreachable, TargetOutcomeUnknown, JobRejected } from './jobs/targets/target_errors.js';

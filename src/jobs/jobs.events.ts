@@ -1,0 +1,55 @@
+/** What happens in the engine, as typed events: logs, metrics, hints and tests all listen here. */
+import { Injectable, Logger } from '@nestjs/common';
+import { errorText } from '../common/errors.js';
+import type { JobLane } from './jobs.types.js';
+
+export interface RowRef {
+  id: string;
+  target: string;
+  code: string;
+  dedupe_key: string;
+  attempts: number;
+}
+
+export type JobsEvent =
+  /** Rows are committed: their cells have work. */
+  | { type: 'enqueued'; rows: { target: string; partition: number; lane: JobLane }[] }
+  | { type: 'run_ended'; row: RowRef; result: string; ms: number }
+  | { type: 'dead'; row: RowRef; reason: string }
+  /** A write that ends a run matched fewer rows than it named: somebody else had ended them. */
+  | { type: 'outcome_lost'; target: string; partition: number; count: number }
+  /** The outcome could not be written; it is kept and written before anything else of its cell runs. */
+  | { type: 'outcome_kept'; target: string; partition: number; error: unknown }
+  | { type: 'round_failed'; target: string; partition: number; error: unknown }
+  | { type: 'loop_failed'; loop: string; error: unknown }
+  | { type: 'partitions_taken'; partitions: number[] }
+  | { type: 'partitions_released'; partitions: number[] }
+  | { type: 'partitions_lost'; partitions: number[] }
+  | { type: 'taken_over'; partition: number; target: string; dead: number; counted: number }
+  | { type: 'target_paused'; target: string; reason: string; ms: number }
+  | { type: 'target_resumed'; target: string };
+
+export type JobsListener = (event: JobsEvent) => void;
+
+@Injectable()
+export class JobsEvents {
+  private readonly logger = new Logger('Sidelane');
+  private readonly listeners = new Set<JobsListener>();
+
+  /** Returns the function that ends the subscription. */
+  on(listener: JobsListener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  emit(event: JobsEvent): void {
+    for (const listener of this.listeners) {
+      try {
+        listener(event);
+      } catch (error) {
+        // A listener is an onlooker: it must never end the run it looks at.
+        this.logger.error(`a listener of ${event.type} failed: ${errorText(error)}`);
+      }
+    }
+  }
+}

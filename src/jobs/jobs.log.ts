@@ -1,0 +1,58 @@
+/** Every log text of the engine, worded from its events. Never a payload, a key or a credential. */
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { errorText } from '../common/errors.js';
+import { JobsEvents, type JobsEvent, type RowRef } from './jobs.events.js';
+
+@Injectable()
+export class JobsLog {
+  private readonly logger = new Logger('Sidelane');
+
+  constructor(@Inject(JobsEvents) events: JobsEvents) {
+    events.on((event) => this.write(event));
+  }
+
+  private write(event: JobsEvent): void {
+    switch (event.type) {
+      case 'run_ended':
+        return this.logger.log(`job run ${row(event.row)} duration_ms=${Math.round(event.ms)} result=${event.result}`);
+      case 'dead':
+        return this.logger.error(`job dead alert ${row(event.row)} reason=${JSON.stringify(event.reason)}`);
+      case 'outcome_lost':
+        return this.logger.warn(
+          `outcome lost target=${event.target} partition=${event.partition} rows=${event.count}: somebody else had ended them`,
+        );
+      case 'outcome_kept':
+        return this.logger.error(
+          `outcome not written yet target=${event.target} partition=${event.partition}: ${errorText(event.error)}`,
+        );
+      case 'round_failed':
+        return this.logger.error(
+          `round failed target=${event.target} partition=${event.partition}: ${errorText(event.error)}`,
+        );
+      case 'loop_failed':
+        return this.logger.error(`loop ${event.loop} failed and goes on: ${errorText(event.error)}`);
+      case 'partitions_taken':
+        return this.logger.log(`partitions taken: ${event.partitions.join(' ')}`);
+      case 'partitions_released':
+        return this.logger.log(`partitions released: ${event.partitions.join(' ')}`);
+      case 'partitions_lost':
+        return this.logger.warn(`partitions lost: ${event.partitions.join(' ')}`);
+      case 'taken_over':
+        return this.logger.warn(
+          `taken over in flight target=${event.target} partition=${event.partition} dead=${event.dead} counted=${event.counted}`,
+        );
+      case 'target_paused':
+        return this.logger.warn(
+          `target paused target=${event.target} ms=${event.ms} reason=${JSON.stringify(event.reason)}`,
+        );
+      case 'target_resumed':
+        return this.logger.log(`target resumed target=${event.target}`);
+      case 'enqueued':
+        return;
+    }
+  }
+}
+
+function row(ref: RowRef): string {
+  return `code=${ref.code} target=${ref.target} dedupe_key=${ref.dedupe_key} attempts=${ref.attempts}`;
+}

@@ -1,0 +1,108 @@
+/**
+ * The engine without its loops: enqueue, targets, and everything the loops are made of. Global, so that business
+ * modules only inject `SideEffectService`. The loops live in `JobsWorkersModule`, which must not be global: a global
+ * module is torn down last, after the host's own services are gone.
+ */
+import { Inject, Module, type DynamicModule, type OnApplicationShutdown, type Provider } from '@nestjs/common';
+import { ConfigurableModuleBuilder } from '@nestjs/common';
+import { getConnectionToken } from '@nestjs/mongoose';
+import type { Connection } from 'mongoose';
+import { BootError } from '../common/errors.js';
+import { CLOCK, DatabaseClock } from '../common/ports/clock.js';
+import { ID_SOURCE, systemIds, type IdSource } from '../common/ports/ids.js';
+import { RANDOM, systemRandom } from '../common/ports/random.js';
+import { JobsEvents } from './jobs.events.js';
+import { JobsLog } from './jobs.log.js';
+import { JOBS_CONFIG, resolveJobsOptions, type JobsConfig, type JobsModuleOptions } from './jobs.options.js';
+import { CellReader } from './lanes/cell_reader.js';
+import { CellRound } from './lanes/cell_round.js';
+import { FastLaneWorker } from './lanes/fast_lane.worker.js';
+import { JobRunner } from './lanes/job_runner.js';
+import { JobOutcome } from './lanes/outcome.service.js';
+import { PartitionLeaseService } from './lanes/partition_lease.service.js';
+import { POD, thisPod } from './lanes/pod.js';
+import { TakeoverJudge } from './lanes/takeover_judge.js';
+import { TargetPause } from './lanes/target_pause.js';
+import { SideEffectService } from './side_effect.service.js';
+import { agreeOnPartitions, ensureIndexes, seedPartitions } from './store/boot.store.js';
+import { JOBS_COLLECTIONS, openCollections, type JobsCollections } from './store/collections.js';
+import { JobTargetsRegistry } from './targets/job_targets.registry.js';
+
+export const JOBS_CONNECTION = Symbol('sidelane.connection');
+
+const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN } = new ConfigurableModuleBuilder<JobsModuleOptions>({
+  moduleName: 'Jobs',
+})
+  .setClassMethodName('forRoot')
+  .setExtras<{ connectionName?: string }>({}, (definition: DynamicModule, extras): DynamicModule => {
+    const connection: Provider = {
+      provide: JOBS_CONNECTION,
+      useFactory: (found: Connection) => found,
+      inject: [getConnectionToken(extras.connectionName)],
+    };
+    return { ...definition, global: true, providers: [...(definition.providers ?? []), connection] };
+  })
+  .build();
+
+/** Connections that an engine of this process runs on: a second one would be a second owner under another name. */
+const engines = new WeakSet<Connection>();
+
+const PARTS: Provider[] = [
+  {
+    provide: JOBS_CONFIG,
+    useFactory: (raw: JobsModuleOptions) => resolveJobsOptions(raw),
+    inject: [MODULE_OPTIONS_TOKEN],
+  },
+  { provide: ID_SOURCE, useValue: systemIds },
+  { provide: RANDOM, useValue: systemRandom },
+  { provide: POD, useFactory: (ids: IdSource) => thisPod(ids), inject: [ID_SOURCE] },
+  { provide: JOBS_COLLECTIONS, useFactory: prepareDatabase, inject: [JOBS_CONNECTION, JOBS_CONFIG] },
+  {
+    provide: CLOCK,
+    useFactory: async ({ databaseTime }: JobsCollections) => {
+      const clock = new DatabaseClock(databaseTime);
+      await clock.sync();
+      return clock;
+    },
+    inject: [JOBS_COLLECTIONS],
+  },
+  JobsEvents,
+  JobsLog,
+  JobTargetsRegistry,
+  SideEffectService,
+  TakeoverJudge,
+  PartitionLeaseService,
+  TargetPause,
+  JobRunner,
+  JobOutcome,
+  CellReader,
+  CellRound,
+  FastLaneWorker,
+];
+
+/** Indexes first: an engine must not write a row that its unique index does not guard yet. */
+async function prepareDatabase(connection: Connection, config: JobsConfig): Promise<JobsCollections> {
+  if (engines.has(connection)) {
+    throw new BootError(
+      'two_engines',
+      'JobsModule.forRoot() was called twice for one Mongoose connection: import it once',
+    );
+  }
+  engines.add(connection);
+  const collections = await openCollections(connection);
+  await ensureIndexes(collections);
+  await agreeOnPartitions(collections, config.partitions);
+  await seedPartitions(collections, config.partitions);
+  return collections;
+}
+
+@Module({ providers: PARTS, exports: PARTS })
+export class JobsModule extends ConfigurableModuleClass implements OnApplicationShutdown {
+  constructor(@Inject(JOBS_CONNECTION) private readonly connection: Connection) {
+    super();
+  }
+
+  onApplicationShutdown(): void {
+    engines.delete(this.connection);
+  }
+}

@@ -1,0 +1,32 @@
+/** One partition × one fast-lane target: the unit that runs one batch at a time. Lives as long as its term of ownership. */
+import type { JobTarget } from '../targets/job_targets.registry.js';
+import type { OwnedPartition } from './owned_partition.js';
+import type { PreparedOutcome } from './outcome.service.js';
+
+export class Cell {
+  /** Known to have work: reads until it comes back empty. */
+  hot = false;
+  running = false;
+  /** Where a walk through a backlog stands: the last key of the last page; undefined outside of a walk. */
+  walk: string | undefined;
+  /** Whether the walk under way has run or deferred anything. */
+  walkProgress = false;
+  /** Rows that shared one error: they run alone, so that the bad one is charged alone. */
+  readonly isolated = new Set<string>();
+  /** An outcome that could not be written: written before anything else of this cell runs. */
+  kept: PreparedOutcome | undefined;
+  /** Rows to read at once: fewer when rows are large. */
+  pageSize: number;
+
+  constructor(
+    readonly target: JobTarget,
+    readonly owned: OwnedPartition,
+    pageSize: number,
+  ) {
+    this.pageSize = pageSize;
+  }
+
+  get id(): { target: string; partition: number } {
+    return { target: this.target.name, partition: this.owned.partition };
+  }
+}

@@ -1,0 +1,190 @@
+/**
+ * One round of a cell (design, section 5): kept outcome, page, sequences, then batch by batch: lease, mark, run,
+ * outcome. The order of these steps IS the guarantee; `model` rules and tests hold it in place:
+ * nothing runs before a kept outcome is written; nothing starts without a mark; no mark without a lease that outlives
+ * the send; the lease is looked at once more after the mark.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
+import { JobsEvents } from '../jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { DeliveryMode } from '../jobs.types.js';
+import { planPage, takeBatch, type HeldKey } from '../policy/ordering.js';
+import { targetVerdict, type RunResult } from '../policy/outcome.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
+import { deferFollowers } from '../store/fast_lane.store.js';
+import type { JobDoc } from '../store/jobs.schema.js';
+import { markInflight } from '../store/partition_lease.store.js';
+import type { Cell } from './cell.js';
+import { CellReader } from './cell_reader.js';
+import { JobRunner, type RunResults } from './job_runner.js';
+import { JobOutcome, type PreparedOutcome } from './outcome.service.js';
+import { PartitionLeaseService } from './partition_lease.service.js';
+import { TargetPause } from './target_pause.js';
+
+/** `again`: there may be more. `empty`: nothing is due. `stopped`: lease, pause or shutdown ended the round. */
+export type RoundEnd = 'again' | 'empty' | 'stopped';
+
+@Injectable()
+export class CellRound {
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(ID_SOURCE) private readonly ids: IdSource,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+    @Inject(CellReader) private readonly reader: CellReader,
+    @Inject(JobRunner) private readonly runner: JobRunner,
+    @Inject(JobOutcome) private readonly outcome: JobOutcome,
+    @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
+    @Inject(TargetPause) private readonly pause: TargetPause,
+  ) {}
+
+  /** `probe`: the target is paused and this is the one run that may find out whether it is back. */
+  async run(cell: Cell, { probe, stopping }: { probe: boolean; stopping(): boolean }): Promise<RoundEnd> {
+    if (cell.kept) await this.writeKept(cell, cell.kept);
+    if (stopping() || !this.mayStart(cell)) return 'stopped';
+    const now = this.clock.now();
+    const readAt = this.clock.monotonic();
+    const page = await this.reader.next(cell, now);
+    if (!page) return 'empty';
+    const plan = planPage(page.rows, now, page.full);
+    const deferred = await this.defer(cell, plan.held, now);
+    const sequences = probe ? this.probeFirst(cell, plan.sequences) : plan.sequences;
+    const end = await this.runPage(cell, sequences, { probe, stopping, readAt });
+    if (end !== 'again') return end;
+    if (deferred || plan.sequences.length > 0) {
+      cell.walkProgress = true;
+      return 'again';
+    }
+    if (cell.walk !== undefined) return 'again';
+    // Nothing here, but a walk that ended on this page may have run rows before: probe anew. Else read at the idle pace.
+    return page.walked && cell.walkProgress ? 'again' : 'empty';
+  }
+
+  private mayStart(cell: Cell): boolean {
+    return this.leases.mayStart(cell.owned, cell.target.timeout_ms);
+  }
+
+  private async defer(cell: Cell, held: readonly HeldKey<JobDoc>[], now: Date): Promise<boolean> {
+    const heads = held.filter((key) => key.may_have_due_followers).map((key) => key.head);
+    if (heads.length > 0) await deferFollowers(this.collections, heads, now);
+    return heads.length > 0;
+  }
+
+  /** The row that found the target down goes last: it alone may be the trouble. */
+  private probeFirst(cell: Cell, sequences: readonly (readonly JobDoc[])[]): (readonly JobDoc[])[] {
+    const cause = this.pause.causeOf(cell.target.name);
+    const isCause = (sequence: readonly JobDoc[]): number => (sequence[0]!._id.toHexString() === cause ? 1 : 0);
+    return [...sequences].sort((a, b) => isCause(a) - isCause(b));
+  }
+
+  private async runPage(
+    cell: Cell,
+    sequences: readonly (readonly JobDoc[])[],
+    round: { probe: boolean; stopping(): boolean; readAt: number },
+  ): Promise<RoundEnd> {
+    const { target } = cell;
+    const limits = { max_rows: round.probe ? 1 : target.max_in_flight, max_bytes: target.batch_bytes };
+    const suspect = (row: JobDoc): boolean => row.crashes > 0 || cell.isolated.has(row._id.toHexString());
+    let rest = sequences;
+    while (rest.length > 0) {
+      if (round.stopping() || cell.owned.releasing || !this.mayStart(cell)) return 'stopped';
+      const next = takeBatch(rest, limits, suspect);
+      const end = await this.runBatch(cell, next.batch);
+      if (end.stopped) return 'stopped';
+      if (round.probe) return 'again';
+      rest = next.rest.filter((sequence) => !end.blocked.has(sequence[0]!.order_key));
+      // Rows read long ago may have been overtaken by an earlier version or an admin: read again before more start.
+      if (this.clock.monotonic() - round.readAt > this.config.fast_lane.page_max_age_ms) return 'again';
+    }
+    return 'again';
+  }
+
+  private async runBatch(cell: Cell, batch: JobDoc[][]): Promise<{ stopped: boolean; blocked: Set<string> }> {
+    const { target, owned } = cell;
+    const token = this.ids.token();
+    const at = this.clock.now();
+    const ids = batch.flat().map((row) => row._id);
+    const mark = { target: target.name, mode: target.delivery_mode, token, ids, at };
+    if ((await markInflight(this.collections, owned.term, mark, at)) === 'lost') {
+      this.leases.lose(owned);
+      return { stopped: true, blocked: new Set() };
+    }
+    const started = this.clock.monotonic();
+    // Once more after the mark, and before every start: time may have gone by while it was written.
+    const results = await this.runner.run(target, batch, () => this.mayStart(cell));
+    const down = this.tellPause(cell, results);
+    const blocked = this.isolateAndBlock(cell, results);
+    await this.settle(cell, this.outcome.prepare(cell.id, target, results, token, this.clock.monotonic() - started));
+    return { stopped: down, blocked };
+  }
+
+  /** What the results say about the target. Answers true when it is to rest. */
+  private tellPause(cell: Cell, results: RunResults): boolean {
+    const { name, delivery_mode } = cell.target;
+    let down = false;
+    for (const [row, result] of results) {
+      const id = row._id.toHexString();
+      const charged = this.chargeRepeatedUnknown(cell, row, result, results);
+      const verdict = targetVerdict(charged, delivery_mode);
+      if (verdict === 'up' && !down) this.pause.up(name);
+      if (verdict === 'down' && !down) {
+        down = true;
+        this.pause.down(name, id, 'error' in charged ? charged.error : undefined);
+      }
+      if (charged.kind === 'success') this.pause.forget(id);
+    }
+    return down;
+  }
+
+  /** One row must not keep its target paused: ending unknown again while others succeed counts as an answer. */
+  private chargeRepeatedUnknown(cell: Cell, row: JobDoc, result: RunResult, results: RunResults): RunResult {
+    if (result.kind !== 'unknown' || cell.target.delivery_mode !== DeliveryMode.atLeastOnce) return result;
+    const id = row._id.toHexString();
+    if (!this.pause.endedUnknownAgain(cell.target.name, id)) return result;
+    if (results.size > 1) {
+      cell.isolated.add(id); // the batch ended unknown, not surely this row: next time it runs alone
+      return result;
+    }
+    const charged: RunResult = { kind: 'answered', error: result.error };
+    results.set(row, charged);
+    return charged;
+  }
+
+  /** Keys whose row did not succeed start nothing more of this page. */
+  private isolateAndBlock(cell: Cell, results: RunResults): Set<string> {
+    const blocked = new Set<string>();
+    for (const [row, result] of results) {
+      const id = row._id.toHexString();
+      if (result.kind === 'answered' && result.speaks_for_many) cell.isolated.add(id);
+      else if (result.kind === 'success' || result.kind === 'answered') cell.isolated.delete(id);
+      if (result.kind !== 'success') blocked.add(row.order_key);
+    }
+    return blocked;
+  }
+
+  /** A database that is gone must not lose what we know: the outcome is kept, and nothing else of the cell runs. */
+  private async settle(cell: Cell, prepared: PreparedOutcome): Promise<void> {
+    cell.kept = prepared;
+    cell.owned.kept++;
+    try {
+      await this.writeKept(cell, prepared);
+    } catch (error) {
+      this.events.emit({ type: 'outcome_kept', ...cell.id, error });
+      throw error;
+    }
+  }
+
+  private async writeKept(cell: Cell, prepared: PreparedOutcome): Promise<void> {
+    await this.outcome.write(prepared);
+    cell.kept = undefined;
+    cell.owned.kept--;
+  }
+
+  /** Called for a cell whose term is over: its last outcome is still true, and still fenced. */
+  async writeOrphan(cell: Cell): Promise<void> {
+    if (cell.kept) await this.writeKept(cell, cell.kept);
+  }
+}

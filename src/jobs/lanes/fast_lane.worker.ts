@@ -1,0 +1,233 @@
+/**
+ * Schedules the cells of the fast lane: finds those with work, runs them side by side up to each target's
+ * `concurrency`, round by round in turn. What a round does is in cell_round.ts; who owns what in
+ * partition_lease.service.ts.
+ *
+ * One cold check, a single query, asks for all idle cells at once; hints after a commit only make it faster
+ * (invariant 12).
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { RunLoop } from '../../common/run_loop.js';
+import { JobsEvents } from '../jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { JobLane } from '../jobs.types.js';
+import { idleDelayMs } from '../policy/poll_delay.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
+import { findCellsWithWork } from '../store/fast_lane.store.js';
+import { JobTargetsRegistry, type JobTarget } from '../targets/job_targets.registry.js';
+import { Cell } from './cell.js';
+import { CellRound, type RoundEnd } from './cell_round.js';
+import { PartitionLeaseService } from './partition_lease.service.js';
+import { TargetPause } from './target_pause.js';
+import type { OwnedPartition } from './owned_partition.js';
+
+@Injectable()
+export class FastLaneWorker {
+  private readonly cells = new Map<OwnedPartition, Map<string, Cell>>();
+  /** Cells whose term ended with an outcome unwritten. */
+  private readonly orphans = new Set<Cell>();
+  private readonly active = new Set<Promise<void>>();
+  private readonly runningOf = new Map<string, number>();
+  private readonly loop: RunLoop;
+  private readonly unsubscribe: () => void;
+  private emptyChecks = 0;
+  private stopping = false;
+  /** Loops run cells in the background; `runOnce` alone runs each hot cell one round. */
+  private background = false;
+
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+    @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
+    @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
+    @Inject(TargetPause) private readonly pause: TargetPause,
+    @Inject(CellRound) private readonly rounds: CellRound,
+  ) {
+    this.loop = new RunLoop({
+      name: 'fast_lane',
+      clock,
+      step: () => this.check(),
+      errorDelayMs: config.fast_lane.error_poll_ms,
+      onError: (loop, error) => events.emit({ type: 'loop_failed', loop, error }),
+    });
+    this.unsubscribe = events.on((event) => {
+      if (event.type === 'enqueued') for (const row of event.rows) this.hint(row.target, row.partition);
+      if (event.type === 'partitions_taken') this.loop.wake();
+    });
+  }
+
+  start(): void {
+    this.background = true;
+    this.loop.start();
+  }
+
+  /** Starts nothing more and waits, up to `graceMs`, for what runs to end with its outcome written. True when all did. */
+  async stop(graceMs: number): Promise<boolean> {
+    this.stopping = true;
+    this.unsubscribe();
+    let cancel = (): void => undefined;
+    const grace = new Promise<boolean>((resolve) => {
+      const timer = this.clock.after(graceMs, () => resolve(false));
+      cancel = () => timer.cancel();
+    });
+    const drained = this.drain().then(() => true);
+    try {
+      return await Promise.race([drained, grace]);
+    } finally {
+      cancel();
+    }
+  }
+
+  /** One cold check, then one round of every hot cell. Answers how many rounds found work; drives tests and nothing else. */
+  async runOnce(): Promise<number> {
+    await this.coldCheck();
+    const before = this.background;
+    this.background = false;
+    let worked = 0;
+    for (const cell of this.hotCells()) if ((await this.round(cell)) === 'again') worked++;
+    this.background = before;
+    return worked;
+  }
+
+  /** Rows were committed for this cell: read it now. */
+  hint(target: string, partition: number): void {
+    const owned = this.leases.get(partition);
+    const known = this.targets.get(target);
+    if (!owned || owned.lost || known?.lane !== JobLane.fast) return;
+    this.cellOf(owned, known).hot = true;
+    this.emptyChecks = 0;
+    if (this.background) this.pump();
+  }
+
+  private async drain(): Promise<void> {
+    await this.loop.stop();
+    while (this.active.size > 0) await Promise.all(this.active);
+    await this.writeKeptOutcomes();
+  }
+
+  private async check(): Promise<number> {
+    const found = await this.coldCheck();
+    this.emptyChecks = found || this.hotCells().length > 0 ? 0 : this.emptyChecks + 1;
+    this.pump();
+    const idle = idleDelayMs(Math.max(0, this.emptyChecks - 1), this.config.fast_lane.idle_poll_ms);
+    return Math.min(idle, this.pause.nextProbeMs() ?? idle);
+  }
+
+  /** Makes the cells hot that have due rows. Cells of paused targets are not looked at, but for a probe that is due. */
+  private async coldCheck(): Promise<boolean> {
+    this.dropLostCells();
+    await this.writeOrphans();
+    const open = this.targets.inLane(JobLane.fast).filter((target) => this.pause.look(target.name) !== 'closed');
+    const groups = this.coldGroups(open);
+    if (groups.length === 0) return false;
+    const limit = this.config.fast_lane.cold_check_limit;
+    const found = await findCellsWithWork(this.collections, groups, this.clock.now(), limit);
+    for (const { target, partition } of found) {
+      const owned = this.leases.get(partition);
+      const known = this.targets.get(target);
+      if (owned && known) this.cellOf(owned, known).hot = true;
+    }
+    return found.length > 0;
+  }
+
+  /** Cold cells, targets with the same cold partitions together: nearly always one group. */
+  private coldGroups(targets: readonly JobTarget[]): { targets: string[]; partitions: number[] }[] {
+    const readable = this.leases.readable();
+    const groups = new Map<string, { targets: string[]; partitions: number[] }>();
+    for (const target of targets) {
+      const cold = readable.filter((owned) => !this.cells.get(owned)?.get(target.name)?.hot);
+      if (cold.length === 0) continue;
+      const partitions = cold.map((owned) => owned.partition);
+      const group = groups.get(partitions.join()) ?? { targets: [], partitions };
+      group.targets.push(target.name);
+      groups.set(partitions.join(), group);
+    }
+    return [...groups.values()];
+  }
+
+  private hotCells(): Cell[] {
+    return [...this.cells.values()].flatMap((cells) => [...cells.values()].filter((cell) => cell.hot));
+  }
+
+  /** Starts rounds of hot cells while their target has a free place. Cells take turns: the map's order is the queue. */
+  private pump(): void {
+    for (const cell of this.hotCells()) {
+      if (this.stopping) return;
+      if (cell.running || (this.runningOf.get(cell.target.name) ?? 0) >= cell.target.concurrency) continue;
+      if (this.pause.look(cell.target.name) === 'closed') continue;
+      const run = this.round(cell).then((end) => this.afterRound(cell, end));
+      this.active.add(run);
+      void run.finally(() => this.active.delete(run));
+    }
+  }
+
+  private afterRound(cell: Cell, end: RoundEnd): void {
+    const cells = this.cells.get(cell.owned);
+    if (cells?.delete(cell.target.name)) cells.set(cell.target.name, cell); // to the end of the queue
+    if (cells && this.cells.delete(cell.owned)) this.cells.set(cell.owned, cells);
+    if (end !== 'stopped') this.pump();
+  }
+
+  /** One round; never throws. A cell stays hot after an error and is tried again with the next check. */
+  private async round(cell: Cell): Promise<RoundEnd> {
+    const { name } = cell.target;
+    if (cell.owned.lost || cell.running) return 'stopped';
+    const gate = this.pause.pass(name);
+    if (gate === 'closed') return 'stopped';
+    cell.running = true;
+    cell.owned.running++;
+    this.runningOf.set(name, (this.runningOf.get(name) ?? 0) + 1);
+    // A hint that comes while the round runs must survive its "empty".
+    cell.hot = false;
+    let end: RoundEnd = 'stopped';
+    try {
+      end = await this.rounds.run(cell, { probe: gate === 'probe', stopping: () => this.stopping });
+      if (end !== 'empty') cell.hot = true;
+    } catch (error) {
+      cell.hot = true;
+      this.events.emit({ type: 'round_failed', ...cell.id, error });
+    } finally {
+      if (gate === 'probe') this.pause.unused(name);
+      cell.running = false;
+      cell.owned.running--;
+      this.runningOf.set(name, this.runningOf.get(name)! - 1);
+    }
+    return end;
+  }
+
+  private cellOf(owned: OwnedPartition, target: JobTarget): Cell {
+    const cells = this.cells.get(owned) ?? new Map<string, Cell>();
+    this.cells.set(owned, cells);
+    const cell = cells.get(target.name) ?? new Cell(target, owned, this.config.fast_lane.batch_size);
+    cells.set(target.name, cell);
+    return cell;
+  }
+
+  private dropLostCells(): void {
+    for (const [owned, cells] of this.cells) {
+      if (!owned.lost || owned.running > 0) continue;
+      for (const cell of cells.values()) if (cell.kept) this.orphans.add(cell);
+      this.cells.delete(owned);
+    }
+  }
+
+  private async writeOrphans(): Promise<void> {
+    for (const cell of this.orphans) {
+      await this.rounds.writeOrphan(cell);
+      this.orphans.delete(cell);
+    }
+  }
+
+  /** The last chance before the connections close. What still cannot be written is judged by the next owner. */
+  private async writeKeptOutcomes(): Promise<void> {
+    const kept = [...this.cells.values()].flatMap((cells) => [...cells.values()].filter((cell) => cell.kept));
+    for (const cell of [...kept, ...this.orphans]) {
+      await this.rounds.writeOrphan(cell).catch((error: unknown) => {
+        this.events.emit({ type: 'round_failed', ...cell.id, error });
+      });
+    }
+  }
+}

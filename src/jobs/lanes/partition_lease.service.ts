@@ -1,0 +1,173 @@
+/**
+ * Keeps this pod's share of the partitions (invariant 5).
+ *
+ * Who is authoritative: the database decides who owns a partition and until when. This pod's monotonic clock decides
+ * only when to stop trusting the last answer: `deadline = monotonic time BEFORE the renewal was asked + ttl`. A renewal
+ * that took long, or whose answer was lost, therefore never stretches the lease here beyond what it is there.
+ * If we sleep past the deadline (stopped process, blocked event loop), nothing starts until a heartbeat has read back
+ * that the same term is still ours; if another pod took it meanwhile, the term is lost and its late writes match nothing.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
+import { RANDOM, type Random } from '../../common/ports/random.js';
+import { JobsEvents } from '../jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { JobLane } from '../jobs.types.js';
+import { fairShare } from '../policy/partition.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
+import type { PartitionDoc } from '../store/jobs.schema.js';
+import * as store from '../store/partition_lease.store.js';
+import { OwnedPartition } from './owned_partition.js';
+import { POD, type Pod } from './pod.js';
+import { TakeoverJudge } from './takeover_judge.js';
+
+@Injectable()
+export class PartitionLeaseService {
+  private readonly held = new Map<number, OwnedPartition>();
+  private startedAt: Date | undefined;
+  /** True once this pod gives everything back: it must not take more. */
+  private leaving = false;
+
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(ID_SOURCE) private readonly ids: IdSource,
+    @Inject(RANDOM) private readonly random: Random,
+    @Inject(POD) private readonly pod: Pod,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+    @Inject(TakeoverJudge) private readonly judge: TakeoverJudge,
+  ) {}
+
+  /** Partitions whose rows may be read: ours, judged, not on their way out. */
+  readable(): OwnedPartition[] {
+    return [...this.held.values()].filter((owned) => !owned.lost && owned.judged && !owned.releasing);
+  }
+
+  get(partition: number): OwnedPartition | undefined {
+    return this.held.get(partition);
+  }
+
+  /** The check before every start: will the lease outlive a run of `ms`? */
+  mayStart(owned: OwnedPartition, ms: number): boolean {
+    if (owned.lost || !owned.judged) return false;
+    return owned.deadline - this.config.lease.margin_ms - this.clock.monotonic() >= ms;
+  }
+
+  /** A fenced write matched nothing: somebody else owns the partition. */
+  lose(owned: OwnedPartition): void {
+    if (owned.lost) return;
+    owned.lost = true;
+    if (this.held.get(owned.partition) === owned) this.held.delete(owned.partition);
+    this.events.emit({ type: 'partitions_lost', partitions: [owned.partition] });
+  }
+
+  /** One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Five commands. */
+  async heartbeat(): Promise<void> {
+    await this.clock.sync();
+    const { ttl_ms, worker_ttl_ms } = this.config.lease;
+    const asked = this.clock.monotonic();
+    const now = this.clock.now();
+    const until = new Date(now.getTime() + ttl_ms);
+    await store.renewLeases(this.collections, { owner: this.pod.id, now, until });
+    if (!this.leaving) await store.beatHeart(this.collections, this.workerFacts(now), now);
+    const since = new Date(now.getTime() - worker_ttl_ms);
+    const pods = await store.livePods(this.collections, JobLane.fast, since);
+    const { owned, free } = await store.readOwnedAndFree(this.collections, { owner: this.pod.id, now });
+    await this.reconcile(owned, asked + ttl_ms, until);
+    if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), free);
+    await this.releaseDry();
+    await this.judgeTaken();
+    const taken = this.readable().filter((partition) => !partition.announced);
+    for (const partition of taken) partition.announced = true;
+    if (taken.length > 0)
+      this.events.emit({ type: 'partitions_taken', partitions: taken.map((each) => each.partition) });
+  }
+
+  /** Gives back what is on its way out and idle. Called when a cell ran dry, and with every heartbeat. */
+  async releaseDry(): Promise<void> {
+    const ready = [...this.held.values()].filter((owned) => owned.releasing && owned.dry && owned.judged);
+    const released: number[] = [];
+    for (const owned of ready) {
+      owned.lost = true; // first: nothing of it may start while the release is under way
+      this.held.delete(owned.partition);
+      if (await store.releasePartition(this.collections, owned.term)) released.push(owned.partition);
+    }
+    if (released.length > 0) this.events.emit({ type: 'partitions_released', partitions: released });
+  }
+
+  /** Clean stop: gives back every idle partition and takes this pod off the list. What still runs is left to expire. */
+  async leave(): Promise<void> {
+    this.leaving = true;
+    for (const owned of this.held.values()) owned.releasing = true;
+    await this.releaseDry();
+    const deadSince = new Date(this.clock.now().getTime() - 24 * 3_600_000);
+    await store.removeWorker(this.collections, this.pod.id, deadSince);
+  }
+
+  /** Judges what the last owners left in flight. A partition whose judgement fails stays closed and is tried again. */
+  private async judgeTaken(): Promise<void> {
+    for (const owned of this.held.values()) {
+      if (!owned.judged && !owned.lost) await this.judge.judge(owned);
+    }
+  }
+
+  private async reconcile(rows: PartitionDoc[], deadline: number, until: Date): Promise<void> {
+    const byPartition = new Map(rows.map((row) => [row.partition, row]));
+    for (const owned of this.held.values()) {
+      const row = byPartition.get(owned.partition);
+      if (row?.lease_token !== owned.term.lease_token) this.lose(owned);
+      else if (row.lease_until && row.lease_until >= until) owned.deadline = deadline;
+    }
+    // A take whose answer was lost: ours in the database under a token we never saw answered. Left alone it would be
+    // renewed for ever and served by nobody.
+    const unknown = rows.filter((row) => !this.held.has(row.partition)).map((row) => row.lease_token!);
+    for (const lease_token of new Set(unknown)) {
+      this.adopt(await store.readTerm(this.collections, { owner: this.pod.id, lease_token }), deadline);
+    }
+  }
+
+  private async balance(share: number, free: number[]): Promise<void> {
+    const staying = [...this.held.values()].filter((owned) => !owned.releasing);
+    for (const owned of staying.sort((a, b) => a.running - b.running).slice(0, Math.max(0, staying.length - share))) {
+      owned.releasing = true;
+    }
+    const missing = share - staying.length;
+    if (missing > 0 && free.length > 0) await this.take(this.pick(free, missing));
+  }
+
+  private async take(partitions: number[]): Promise<void> {
+    const asked = this.clock.monotonic();
+    const now = this.clock.now();
+    const until = new Date(now.getTime() + this.config.lease.ttl_ms);
+    const lease_token = this.ids.token();
+    const won = await store.takePartitions(this.collections, {
+      partitions,
+      owner: this.pod.id,
+      lease_token,
+      now,
+      until,
+    });
+    this.adopt(won, asked + this.config.lease.ttl_ms);
+  }
+
+  private adopt(rows: PartitionDoc[], deadline: number): void {
+    for (const { partition, lease_token, inflight } of rows) {
+      const term = { partition, owner: this.pod.id, lease_token: lease_token! };
+      this.held.set(partition, new OwnedPartition(term, deadline, inflight));
+    }
+  }
+
+  /** At random, so that pods that boot together do not all try the same ones. */
+  private pick(free: number[], count: number): number[] {
+    const shuffled = free.map((partition) => ({ partition, at: this.random() })).sort((a, b) => a.at - b.at);
+    return shuffled.slice(0, count).map(({ partition }) => partition);
+  }
+
+  private workerFacts(now: Date): Parameters<typeof store.beatHeart>[1] {
+    this.startedAt ??= now;
+    const { id: pod_id, host } = this.pod;
+    return { pod_id, host, started_at: this.startedAt, version: process.version, lanes: [JobLane.fast] };
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * Judges what a dead or stalled owner left in flight, before anything of the partition runs again (invariant 3).
+ *
+ * Who else may write these rows? The old owner, waking up late: its writes are fenced by `outcome_token` as it read
+ * it, which the judgement changes. Another judge, if we stall: same fence. If we die before the rows are judged, the
+ * marks are still there; after it and before they are pulled, the next judge finds every row settled under the mark's
+ * own token. So judging is idempotent.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { JobsEvents } from '../jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { judgeTakeover } from '../policy/takeover.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
+import { findUnsettled, releaseFollowers } from '../store/fast_lane.store.js';
+import type { InflightMark, JobDoc } from '../store/jobs.schema.js';
+import { writeOutcomes } from '../store/outcome.store.js';
+import { takeoverOperation } from '../store/outcome_update.js';
+import { pullMarks } from '../store/partition_lease.store.js';
+import type { OwnedPartition } from './owned_partition.js';
+import { POD, type Pod } from './pod.js';
+import { rowRef } from './row_ref.js';
+
+@Injectable()
+export class TakeoverJudge {
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(POD) private readonly pod: Pod,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+  ) {}
+
+  async judge(owned: OwnedPartition): Promise<void> {
+    for (const mark of owned.unjudged) {
+      const rows = await findUnsettled(this.collections, mark.ids, mark.token);
+      if (rows.length > 0) await this.judgeRows(owned, mark, rows);
+    }
+    await pullMarks(
+      this.collections,
+      owned.term,
+      owned.unjudged.map((mark) => mark.token),
+    );
+    owned.unjudged = [];
+  }
+
+  private async judgeRows(owned: OwnedPartition, mark: InflightMark, rows: JobDoc[]): Promise<void> {
+    const now = this.clock.now();
+    const run = {
+      token: mark.token,
+      pod: this.pod.id,
+      now,
+      ms: 0,
+      class: 'taken_over',
+      history_size: this.config.history_size,
+    };
+    const judged = rows.map((row) => ({
+      row,
+      verdict: judgeTakeover(mark.mode, row.crashes, this.config.max_crashes),
+    }));
+    await writeOutcomes(
+      this.collections,
+      judged.map(({ row, verdict }) => takeoverOperation(row, verdict, run)),
+    );
+    const dead = judged.filter(({ verdict }) => verdict.do === 'dead');
+    if (dead.length > 0)
+      await releaseFollowers(
+        this.collections,
+        dead.map(({ row }) => row),
+        now,
+      );
+    for (const { row, verdict } of judged) {
+      if (verdict.do === 'dead')
+        this.events.emit({ type: 'dead', row: rowRef(row, row.attempts), reason: verdict.reason });
+    }
+    const counts = { dead: dead.length, counted: judged.length - dead.length };
+    this.events.emit({ type: 'taken_over', partition: owned.partition, target: mark.target, ...counts });
+  }
+}

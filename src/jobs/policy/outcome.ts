@@ -1,0 +1,91 @@
+/**
+ * Decides how a run ends: error to class, class to what becomes of the row and of its target. Pure: no clock, no
+ * database. `store/outcome_update.ts` translates the decision, `lanes/outcome.service.ts` applies it.
+ */
+import { DeliveryMode } from '../jobs.types.js';
+import { retryDelayMs, type RetryPolicy } from './retry.js';
+
+export type RunResult =
+  | { readonly kind: 'success' }
+  /** The target said no. `speaks_for_many`: one answer for several rows, so nobody can be charged yet. */
+  | { readonly kind: 'answered'; readonly error: unknown; readonly speaks_for_many?: boolean }
+  | { readonly kind: 'rejected'; readonly error: unknown }
+  | { readonly kind: 'unreachable'; readonly error: unknown }
+  | { readonly kind: 'unknown'; readonly error: unknown; readonly target_up: boolean }
+  /** Stood behind a failed row, or time ran out before its turn. */
+  | { readonly kind: 'not_started' };
+
+export type RowDecision =
+  | { readonly do: 'complete' }
+  | { readonly do: 'retry'; readonly attempts: number; readonly next_run_at: Date; readonly error: unknown }
+  | { readonly do: 'dead'; readonly attempts: number; readonly error: unknown }
+  /** Stays as it is, but its run is accounted for: a takeover must not mistake it for sent. */
+  | { readonly do: 'stamp' };
+
+export type TargetVerdict = 'up' | 'down' | 'silent';
+
+export interface OutcomeRules {
+  readonly delivery_mode: DeliveryMode;
+  readonly max_attempts: number;
+  readonly retry: RetryPolicy;
+}
+
+/** Reference, section 4, "handler errors". */
+export function classifyError(error: unknown): RunResult {
+  const name = (error as Error | undefined)?.name;
+  if (name === 'TargetUnreachable') return { kind: 'unreachable', error };
+  if (name === 'TargetOutcomeUnknown') {
+    return { kind: 'unknown', error, target_up: (error as { target_up?: boolean }).target_up === true };
+  }
+  if ((error as { dead_now?: unknown } | undefined)?.dead_now === true) return { kind: 'rejected', error };
+  return { kind: 'answered', error };
+}
+
+export function decideRow(
+  row: { readonly attempts: number },
+  result: RunResult,
+  rules: OutcomeRules,
+  now: Date,
+  random: number,
+): RowDecision {
+  switch (result.kind) {
+    case 'success':
+      return { do: 'complete' };
+    case 'answered':
+      if (result.speaks_for_many) return { do: 'stamp' };
+      return charge(row.attempts + 1, result.error, rules, now, random);
+    case 'rejected':
+      return { do: 'dead', attempts: row.attempts + 1, error: result.error };
+    case 'unknown':
+      // It may have landed. Running it again could double it; at least once may, at most once must not.
+      if (rules.delivery_mode === DeliveryMode.atMostOnce) {
+        return { do: 'dead', attempts: row.attempts, error: result.error };
+      }
+      return { do: 'stamp' };
+    case 'unreachable':
+    case 'not_started':
+      return { do: 'stamp' };
+  }
+}
+
+function charge(attempts: number, error: unknown, rules: OutcomeRules, now: Date, random: number): RowDecision {
+  if (attempts >= rules.max_attempts) return { do: 'dead', attempts, error };
+  const next_run_at = new Date(now.getTime() + retryDelayMs(attempts, rules.retry, random));
+  return { do: 'retry', attempts, next_run_at, error };
+}
+
+/** What a run says about its target. A rejected record never left the client, so it says nothing. */
+export function targetVerdict(result: RunResult, mode: DeliveryMode): TargetVerdict {
+  switch (result.kind) {
+    case 'success':
+    case 'answered':
+      return 'up';
+    case 'unreachable':
+      return 'down';
+    case 'unknown':
+      return result.target_up && mode === DeliveryMode.atMostOnce ? 'up' : 'down';
+    case 'rejected':
+    case 'not_started':
+      return 'silent';
+  }
+}

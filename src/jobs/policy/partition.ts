@@ -1,0 +1,18 @@
+/** Which partition a row belongs to, and how many partitions a pod should own. Pure. */
+import { createHash } from 'node:crypto';
+
+/** `md5(order_key) mod count`, over the whole 128 bits; part of the contract: never change it under rows that wait. */
+export function partitionOf(orderKey: string, count: number): number {
+  const digest = createHash('md5').update(orderKey, 'utf8').digest('hex');
+  return Number(BigInt(`0x${digest}`) % BigInt(count));
+}
+
+/**
+ * Fair share of a pod: everybody gets the floor, and the first pods by name the remainder. Every pod computes the same
+ * numbers from the same list, they add up to the total, and a pod that joins or leaves moves few partitions.
+ */
+export function fairShare(total: number, livePods: readonly string[], pod: string): number {
+  const pods = [...new Set([...livePods, pod])].sort();
+  const rank = pods.indexOf(pod);
+  return Math.floor(total / pods.length) + (rank < total % pods.length ? 1 : 0);
+}

@@ -1,0 +1,171 @@
+/**
+ * The enqueue API (reference, section 4). A row exists if and only if the transaction it was enqueued in committed
+ * (invariant 1). Everything that can be wrong with the input is thrown before anything is written, with its field.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import mongoose from 'mongoose';
+import { InvalidInputError, TransactionEndedError } from '../common/errors.js';
+import { CLOCK, type Clock } from '../common/ports/clock.js';
+import { ID_SOURCE, type IdSource } from '../common/ports/ids.js';
+import { afterCommit, ambientTx, queueOnSession, Tx, type ForeignTx } from '../common/utils/transaction.js';
+import { checkEnqueueOptions, type EnqueueOptions } from './enqueue_options.js';
+import { JobsEvents } from './jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from './jobs.options.js';
+import { JobStatus } from './jobs.types.js';
+import { partitionOf } from './policy/partition.js';
+import { toJsonValue } from './policy/payload.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
+import { bumpCounter, insertAlone, insertInTransaction } from './store/enqueue.store.js';
+import type { JobDoc } from './store/jobs.schema.js';
+import { JobTargetsRegistry } from './targets/job_targets.registry.js';
+
+export interface EnqueueItem extends EnqueueOptions {
+  target: string;
+  payload: unknown;
+}
+
+export interface EnqueueResult {
+  /** False when a row of this `dedupe_key` exists: nothing was written. */
+  inserted: boolean;
+  lossy: boolean;
+}
+
+/** A transaction; `null` steps outside of the ambient one on purpose; `undefined` joins it when there is one. */
+export type TxArgument = Tx | ForeignTx | null | undefined;
+
+@Injectable()
+export class SideEffectService {
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(ID_SOURCE) private readonly ids: IdSource,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+  ) {}
+
+  async enqueue(
+    target: string,
+    payload: unknown,
+    options: EnqueueOptions = {},
+    tx?: TxArgument,
+  ): Promise<EnqueueResult> {
+    const [result] = await this.enqueueMany([{ ...options, target, payload }], tx);
+    return result!;
+  }
+
+  /** One write for all items. Of two items with one `dedupe_key` the first is kept. Results stand in item order. */
+  async enqueueMany(items: readonly EnqueueItem[], tx?: TxArgument): Promise<EnqueueResult[]> {
+    const now = this.clock.now();
+    const rows = items.map((item, index) => this.toRow(item, `items[${index}]`, now));
+    const transaction = openTransaction(tx);
+    const unique = firstOfEachKey(rows);
+    const inserted = unique.length === 0 ? [] : await this.write(unique, items, transaction);
+    const written = new Set(unique.filter((_, index) => inserted[index]));
+    this.announce([...written], transaction);
+    return rows.map((row) => ({ inserted: written.has(row), lossy: false }));
+  }
+
+  /** A number that grows in commit order per key, for `version`. Needs a transaction: outside of one order is not kept. */
+  async nextVersion(key: string, tx?: Tx | ForeignTx): Promise<number> {
+    const transaction = openTransaction(tx);
+    if (!transaction) throw new InvalidInputError('transaction_required', 'nextVersion: expected a transaction', 'tx');
+    if (typeof key !== 'string' || key === '')
+      throw new InvalidInputError('invalid_key', 'nextVersion: expected a key', 'key');
+    return inSession(transaction, () => bumpCounter(this.collections, key, transaction.session));
+  }
+
+  private write(rows: JobDoc[], items: readonly EnqueueItem[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
+    if (!tx) return insertAlone(this.collections, rows);
+    const given = items.flatMap((item) => item.dedupe_key ?? []);
+    return inSession(tx, () => insertInTransaction(this.collections, rows, given, tx.session));
+  }
+
+  private announce(rows: JobDoc[], tx: Tx | ForeignTx | undefined): void {
+    if (rows.length === 0) return;
+    const cells = rows.map(({ target, partition, lane }) => ({ target, partition, lane }));
+    const tell = (): void => this.events.emit({ type: 'enqueued', rows: cells });
+    if (tx) afterCommit(tx, tell);
+    else tell();
+  }
+
+  private toRow(item: EnqueueItem, field: string, now: Date): JobDoc {
+    const target = this.targets.require(item.target, `${field}.target`);
+    const { target: _target, payload: rawPayload, ...options } = item;
+    checkEnqueueOptions(options, field);
+    const payload = toJsonValue(rawPayload, `${field}.payload`);
+    this.checkPayload(target, payload, field);
+    const context = this.config.context.current();
+    const dedupe_key = options.dedupe_key ?? this.ids.sortable();
+    const order_key = options.key ?? dedupe_key;
+    const run_at = options.run_at ?? new Date(now.getTime() + (options.delay_ms ?? 0));
+    const row: JobDoc = {
+      _id: new mongoose.Types.ObjectId(),
+      code: options.code ?? target.name,
+      target: target.name,
+      lane: target.lane,
+      ...(options.key !== undefined && { key: options.key }),
+      order_key,
+      partition: partitionOf(order_key, this.config.partitions),
+      version: options.version ?? 0,
+      payload,
+      dedupe_key,
+      status: JobStatus.pending,
+      attempts: 0,
+      crashes: 0,
+      priority: options.priority ?? 2,
+      run_at,
+      next_run_at: run_at > now ? run_at : now,
+      trace_id: context?.trace_id ?? this.ids.token(),
+      ...(context?.traceparent && { traceparent: context.traceparent }),
+      ...(context?.actor && { actor: context.actor }),
+      ...(options.headers && { headers: options.headers }),
+      bytes: 0,
+      created_at: now,
+      updated_at: now,
+    };
+    row.bytes = mongoose.mongo.BSON.calculateObjectSize(row);
+    if (row.bytes > this.config.max_payload_bytes) {
+      const message = `${field}.payload: the row has ${row.bytes} bytes, at most ${this.config.max_payload_bytes} are allowed`;
+      throw new InvalidInputError('payload_too_large', message, `${field}.payload`);
+    }
+    return row;
+  }
+
+  private checkPayload(
+    target: { validate?(payload: unknown): void; name: string },
+    payload: unknown,
+    field: string,
+  ): void {
+    try {
+      target.validate?.(payload);
+    } catch (error) {
+      const message = `${field}.payload: refused by target ${target.name}: ${(error as Error).message}`;
+      throw new InvalidInputError('invalid_payload', message, `${field}.payload`, { cause: error });
+    }
+  }
+}
+
+function openTransaction(tx: TxArgument): Tx | ForeignTx | undefined {
+  if (tx === null) return undefined;
+  const chosen = tx ?? ambientTx();
+  if (chosen instanceof Tx) chosen.assertOpen();
+  else if (chosen && !chosen.session.inTransaction()) throw new TransactionEndedError();
+  return chosen;
+}
+
+/** A write that failed is missing from the transaction, so it must not commit, even if the caller swallows the error. */
+async function inSession<T>(tx: Tx | ForeignTx, operation: () => Promise<T>): Promise<T> {
+  try {
+    return await queueOnSession(tx.session, operation);
+  } catch (error) {
+    if (tx instanceof Tx) tx.failWith(error);
+    throw error;
+  }
+}
+
+function firstOfEachKey(rows: readonly JobDoc[]): JobDoc[] {
+  const seen = new Map<string, JobDoc>();
+  for (const row of rows) if (!seen.has(row.dedupe_key)) seen.set(row.dedupe_key, row);
+  return [...seen.values()];
+}

@@ -1,0 +1,138 @@
+/**
+ * Reads and defers the rows of the fast lane. Every read is bounded by its limit, served in index order, and names
+ * `status` and `lane` so that the partial indexes apply.
+ */
+import type { Types } from 'mongoose';
+import type { JobsCollections } from './collections.js';
+import type { JobDoc } from './jobs.schema.js';
+
+const PENDING_FAST = { status: 'PENDING', lane: 'fast' } as const;
+
+export interface CellId {
+  readonly target: string;
+  readonly partition: number;
+}
+
+/** Which of these cells have due rows? One query for all of them; a cell may appear once per row, up to the limit. */
+export async function findCellsWithWork(
+  { jobs }: JobsCollections,
+  groups: readonly { targets: string[]; partitions: number[] }[],
+  now: Date,
+  limit: number,
+): Promise<CellId[]> {
+  const branches = groups.map(({ targets, partitions }) => ({
+    ...PENDING_FAST,
+    target: targets.length === 1 ? targets[0]! : { $in: targets },
+    partition: { $in: partitions },
+    next_run_at: { $lte: now },
+  }));
+  const filter = branches.length === 1 ? branches[0]! : { $or: branches };
+  return jobs
+    .find(filter, { projection: { _id: 0, target: 1, partition: 1 }, limit, singleBatch: true })
+    .toArray() as Promise<CellId[]>;
+}
+
+/** The probe: which keys of the cell have due rows, oldest first. Answered from the index alone. */
+export async function probeDueKeys(
+  { jobs }: JobsCollections,
+  { target, partition }: CellId,
+  now: Date,
+  limit: number,
+): Promise<string[]> {
+  const rows = await jobs
+    .find(
+      { ...PENDING_FAST, target, partition, next_run_at: { $lte: now } },
+      {
+        projection: { _id: 0, order_key: 1 },
+        sort: { next_run_at: 1, _id: 1 },
+        limit,
+        singleBatch: true,
+        hint: 'due_fast',
+      },
+    )
+    .toArray();
+  return rows.map((row) => row.order_key);
+}
+
+/** What of the keys to read: the rows of these (light), or everything behind a cursor (a walk through a backlog). */
+export type ReadRange = { readonly keys: readonly string[] } | { readonly after: string };
+
+/** The ordered read: rows by (order_key, version, _id), so that each key comes from its head on without a gap. */
+export async function readOrdered(
+  { jobs }: JobsCollections,
+  { target, partition }: CellId,
+  range: ReadRange,
+  limit: number,
+): Promise<JobDoc[]> {
+  // Always with a lower bound: without one a planner may take another index and sort everything.
+  const order_key = 'keys' in range ? { $in: [...range.keys] } : { $gt: range.after };
+  return jobs
+    .find(
+      { ...PENDING_FAST, target, partition, order_key },
+      { sort: { order_key: 1, version: 1, _id: 1 }, limit, singleBatch: true, hint: 'in_order' },
+    )
+    .toArray();
+}
+
+export interface Head extends CellId {
+  readonly _id: Types.ObjectId;
+  readonly order_key: string;
+  readonly version: number;
+  readonly next_run_at: Date;
+}
+
+/**
+ * Moves the due followers of waiting heads to their head's time, so that they leave the probe and cannot clog it.
+ * Only this cell's owner defers; if it dies before or after, the followers are merely due again, or still deferred.
+ */
+export async function deferFollowers({ jobs }: JobsCollections, heads: readonly Head[], now: Date): Promise<void> {
+  await jobs.bulkWrite(
+    heads.map(({ _id, target, partition, order_key, version, next_run_at }) => ({
+      updateMany: {
+        filter: {
+          ...PENDING_FAST,
+          target,
+          partition,
+          order_key,
+          version: { $gte: version },
+          _id: { $ne: _id },
+          next_run_at: { $lte: now },
+        },
+        update: { $set: { next_run_at } },
+      },
+    })),
+    { ordered: false },
+  );
+}
+
+export interface KeyRef extends CellId {
+  readonly order_key: string;
+}
+
+/** A head that had waited is gone: its deferred followers come due again, never before the time their caller asked for. */
+export async function releaseFollowers({ jobs }: JobsCollections, keys: readonly KeyRef[], now: Date): Promise<void> {
+  await jobs.bulkWrite(
+    keys.map(({ target, partition, order_key }) => ({
+      updateMany: {
+        // attempts 0: a row that waits for its own retry keeps its own time
+        filter: { ...PENDING_FAST, target, partition, order_key, attempts: 0, next_run_at: { $gt: now } },
+        update: [{ $set: { next_run_at: { $max: ['$run_at', now] } } }],
+      },
+    })),
+    { ordered: false },
+  );
+}
+
+/** The rows of a dead owner's mark whose result nobody recorded. */
+export async function findUnsettled(
+  { jobs }: JobsCollections,
+  ids: readonly Types.ObjectId[],
+  token: string,
+): Promise<JobDoc[]> {
+  return jobs
+    .find(
+      { _id: { $in: [...ids] }, status: 'PENDING', outcome_token: { $ne: token } },
+      { projection: { payload: 0, headers: 0 } },
+    )
+    .toArray();
+}

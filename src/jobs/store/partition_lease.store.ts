@@ -1,0 +1,119 @@
+/**
+ * Who owns which partition. The database decides who holds a lease and until when; a pod's monotonic clock only
+ * decides when to stop trusting the last answer, counted from BEFORE the call (lanes/partition_lease.service.ts).
+ *
+ * Fences: every write names the owner and the token of this term of ownership, and a lease that has not run out. A
+ * write that matches nothing means "lost", a normal result. `now` is the database's time as the pod measured it.
+ */
+import type { JobLane } from '../jobs.types.js';
+import type { JobsCollections } from './collections.js';
+import type { InflightMark, PartitionDoc, WorkerDoc } from './jobs.schema.js';
+
+export interface Term {
+  readonly partition: number;
+  readonly owner: string;
+  readonly lease_token: string;
+}
+
+/** Extends every lease of this pod that has not run out. A lost reply is harmless: the lease is longer than we think. */
+export async function renewLeases(
+  { partitions }: JobsCollections,
+  { owner, now, until }: { owner: string; now: Date; until: Date },
+): Promise<void> {
+  await partitions.updateMany({ owner, lease_until: { $gt: now } }, { $set: { lease_until: until } });
+}
+
+/** What this pod owns and what nobody owns, in one read. */
+export async function readOwnedAndFree(
+  { partitions }: JobsCollections,
+  { owner, now }: { owner: string; now: Date },
+): Promise<{ owned: PartitionDoc[]; free: number[] }> {
+  const rows = await partitions
+    .find(
+      { $or: [{ owner }, { owner: null }, { lease_until: { $lte: now } }] },
+      { projection: { partition: 1, owner: 1, lease_token: 1, lease_until: 1 } },
+    )
+    .toArray();
+  const live = (row: PartitionDoc): boolean => row.owner === owner && row.lease_until !== null && row.lease_until > now;
+  return { owned: rows.filter(live), free: rows.filter((row) => !live(row)).map((row) => row.partition) };
+}
+
+/**
+ * Takes free partitions under one new token and reads back what was won, each with the marks its last owner left.
+ * Two pods may try the same partition: the update of each row is atomic, so one of them matches it and the other not.
+ */
+export async function takePartitions(
+  collections: JobsCollections,
+  take: { partitions: number[]; owner: string; lease_token: string; now: Date; until: Date },
+): Promise<PartitionDoc[]> {
+  const { owner, lease_token, now, until } = take;
+  await collections.partitions.updateMany(
+    { partition: { $in: take.partitions }, $or: [{ owner: null }, { lease_until: { $lte: now } }] },
+    { $set: { owner, lease_token, lease_until: until } },
+  );
+  return readTerm(collections, { owner, lease_token });
+}
+
+/** Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. */
+export async function releasePartition({ partitions }: JobsCollections, term: Term): Promise<boolean> {
+  const update = { $set: { owner: null, lease_until: null, inflight: [] }, $unset: { lease_token: '' as const } };
+  const result = await partitions.updateOne({ ...term }, update);
+  return result.matchedCount === 1;
+}
+
+/**
+ * Marks a batch as in flight, in place of this target's last mark. The last step before a send: it proves in the
+ * database that the partition is still ours. If we die after it, the next owner judges exactly these rows. If its
+ * reply is lost, nothing is sent, and the rows are judged as sent: safe, though an at-most-once row may go DEAD.
+ */
+export async function markInflight(
+  { partitions }: JobsCollections,
+  term: Term,
+  mark: InflightMark,
+  now: Date,
+): Promise<'marked' | 'lost'> {
+  const others = { $filter: { input: '$inflight', cond: { $ne: ['$$this.target', { $literal: mark.target }] } } };
+  const result = await partitions.updateOne({ ...term, lease_until: { $gt: now } }, [
+    { $set: { inflight: { $concatArrays: [others, [{ $literal: mark }]] } } },
+  ]);
+  return result.matchedCount === 1 ? 'marked' : 'lost';
+}
+
+/** Removes the marks of earlier terms after they were judged. */
+export async function pullMarks(
+  { partitions }: JobsCollections,
+  term: Term,
+  tokens: string[],
+): Promise<'pulled' | 'lost'> {
+  const result = await partitions.updateOne({ ...term }, { $pull: { inflight: { token: { $in: tokens } } } });
+  return result.matchedCount === 1 ? 'pulled' : 'lost';
+}
+
+export async function beatHeart(
+  { workers }: JobsCollections,
+  worker: Omit<WorkerDoc, 'heartbeat_at'>,
+  now: Date,
+): Promise<void> {
+  const { pod_id, ...facts } = worker;
+  await workers.updateOne({ pod_id }, { $set: { ...facts, heartbeat_at: now } }, { upsert: true });
+}
+
+export async function livePods({ workers }: JobsCollections, lane: JobLane, since: Date): Promise<string[]> {
+  const rows = await workers
+    .find({ heartbeat_at: { $gt: since }, lanes: lane }, { projection: { _id: 0, pod_id: 1 } })
+    .toArray();
+  return rows.map((row) => row.pod_id);
+}
+
+/** This pod is gone, and so is what died long ago. */
+export async function removeWorker({ workers }: JobsCollections, pod_id: string, deadSince: Date): Promise<void> {
+  await workers.deleteMany({ $or: [{ pod_id }, { heartbeat_at: { $lt: deadSince } }] });
+}
+
+/** What this pod holds under a token whose take it never saw answered. */
+export async function readTerm(
+  { partitions }: JobsCollections,
+  term: Pick<Term, 'owner' | 'lease_token'>,
+): Promise<PartitionDoc[]> {
+  return partitions.find({ ...term }).toArray();
+}
