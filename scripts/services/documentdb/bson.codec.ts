@@ -1,12 +1,18 @@
-// Promises: documents go in and out as BSON bytes, and decoding never changes a value that goes back to a client.
-// Must never promote what cannot be given back: 64-bit numbers beyond a double stay Longs, binaries stay binaries.
+// Promises: documents go in and out as BSON bytes, and what is decoded only to be sent on arrives as it came.
+// Must never turn a 64-bit integer into a double: drivers read cursor ids as 64-bit integers only.
 import { deserialize, serialize } from 'bson';
 import type { Binary, Document } from 'bson';
 
 export type { Document } from 'bson';
 
+/** For reading: numbers come as numbers, except 64-bit integers, which a reply must give back as such (cursor ids). */
 export function decode(bytes: Uint8Array): Document {
-  return deserialize(bytes);
+  return deserialize(bytes, { promoteLongs: false });
+}
+
+/** For sending on: each number keeps its type. */
+export function decodeExactly(bytes: Uint8Array): Document {
+  return deserialize(bytes, { promoteValues: false });
 }
 
 export function encode(document: Document): Buffer {

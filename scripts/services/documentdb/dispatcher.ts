@@ -16,10 +16,12 @@ import type { Transaction } from './transaction.js';
 import type { Request } from './wire.protocol.js';
 
 /** MongoDB refuses these inside a transaction, and so must we: PostgreSQL would run them. */
-const OUTSIDE_ONLY = new Set([
-  ...['count', 'explain', 'drop', 'dropDatabase', 'dropIndexes', 'renameCollection', 'collMod', 'validate'],
-  ...['collStats', 'dbStats', 'listDatabases', 'listCollections', 'listIndexes'],
-]);
+const OUTSIDE_ONLY = new Set(
+  (
+    'count explain drop dropDatabase dropIndexes renameCollection collMod validate collStats dbStats listDatabases ' +
+    'listCollections listIndexes'
+  ).split(' '),
+);
 
 export async function answer(services: Services, connection: ClientConnection, request: Request): Promise<Buffer> {
   const body = decode(request.body);
@@ -83,8 +85,8 @@ async function inTransaction(
   try {
     const { connection, body } = command;
     const starts = body.startTransaction === true;
-    if (OUTSIDE_ONLY.has(command.name)) throw notInTransaction(command.name);
     transaction = await transactionOf(session, services.pool, { number, starts, connection });
+    if (OUTSIDE_ONLY.has(command.name)) throw notInTransaction(command.name);
     return await handlerOf(command.name)(new Scope(services, command, transaction));
   } catch (error) {
     await transaction?.rollBack();

@@ -81,11 +81,12 @@ export function unpackState(code: number): string {
 }
 
 /** A race for PostgreSQL's or the extension's own catalogs: two created the same collection or index, or one dropped it. */
-export function isCatalogRace(error: PostgresError): boolean {
-  if (error.code === '23505') return !/^(collection_pk_\d+|documents_rum_index_\d+)$/.test(error.constraint ?? '');
-  if (error.code === 'XX000')
-    return /concurrently (updated|deleted)|could not open relation|cache lookup failed/.test(error.message);
-  return error.code === '42P07' || error.code === '42P01';
+export function isCatalogRace({ code, constraint, message }: PostgresError): boolean {
+  if (code === '23505') return !/^(collection_pk_\d+|documents_rum_index_\d+)$/.test(constraint ?? '');
+  if (code === 'XX000')
+    return /concurrently (updated|deleted)|could not open relation|cache lookup failed/.test(message);
+  if (code === 'M0000') return message.startsWith('Unable to create the specified collection');
+  return code === '42P07' || code === '42P01';
 }
 
 /** A conflict with another writer that leaves nothing behind, so the same statement may simply run again. */

@@ -72,13 +72,16 @@ export interface PostgresOptions {
   connections: number;
 }
 
+/** How its connections show in pg_stat_activity. */
+const APPLICATION = `documentdb gateway ${process.pid}`;
+
 export class PostgresPool {
   readonly #pool: pg.Pool;
   /** Cancellations need a way in when every other connection is busy or blocked. */
   readonly #control: pg.Pool;
 
   constructor({ port, connections }: PostgresOptions) {
-    const address = { host: '127.0.0.1', port, user: 'postgres', database: 'postgres' };
+    const address = { host: '127.0.0.1', port, user: 'postgres', database: 'postgres', application_name: APPLICATION };
     this.#pool = new pg.Pool({
       ...address,
       max: connections,

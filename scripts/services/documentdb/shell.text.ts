@@ -13,6 +13,7 @@ export function shellText(value: unknown): string {
   if (Array.isArray(value)) return value.length ? `[ ${value.map(shellText).join(', ')} ]` : '[]';
   const { _bsontype: tag } = value as Tagged;
   if (tag === 'ObjectId') return `ObjectId('${(value as Tagged).toString()}')`;
+  if (tag === 'Long') return (value as Tagged).toString();
   if (tag) return JSON.stringify(value);
   const fields = Object.entries(value).map(([name, inner]) => `${name}: ${shellText(inner)}`);
   return fields.length ? `{ ${fields.join(', ')} }` : '{}';

@@ -1,8 +1,7 @@
 // Promises: a batch of writes of which some met a conflict is brought to its end by running those again, and only those;
 // the answer is the sum, with places as in the whole batch. Must never lose or repeat an operation: an ordered batch goes
 // on where it stopped, an unordered one repeats only what failed.
-import { deserialize, serialize } from 'bson';
-import { decode, splitSequence } from './bson.codec.js';
+import { decode, decodeExactly, encode, splitSequence } from './bson.codec.js';
 import type { Document } from './bson.codec.js';
 import { backOff } from './command.scope.js';
 import type { Command } from './command.scope.js';
@@ -53,8 +52,8 @@ export class WriteBatch {
 
   /** Adds one round's answer to the total; gives the places that must run again. */
   #add(total: Document, reply: Document, place: (index: number) => number, count?: number): number[] {
-    total.n += reply.n as number;
-    if ('nModified' in total) total.nModified += reply.nModified as number;
+    total.n += Number(reply.n);
+    if ('nModified' in total) total.nModified += Number(reply.nModified);
     for (const one of (reply.upserted ?? []) as Upserted[]) {
       (total.upserted as Upserted[]).push({ ...one, index: place(one.index) });
     }
@@ -73,20 +72,16 @@ export class WriteBatch {
     const { sequence, bytes } = this.command;
     this.#operations ??= sequence
       ? splitSequence(sequence)
-      : (exactly(bytes)[this.field] as Document[]).map((operation) => Buffer.from(serialize(operation)));
+      : (decodeExactly(bytes)[this.field] as Document[]).map(encode);
     return this.#operations;
   }
 
   /** The command without its operations. */
   #rest(): Buffer {
-    const rest = exactly(this.command.bytes);
+    const rest = decodeExactly(this.command.bytes);
     delete rest[this.field];
-    return Buffer.from(serialize(rest));
+    return encode(rest);
   }
-}
-
-function exactly(bytes: Buffer): Document {
-  return deserialize(bytes, { promoteValues: false });
 }
 
 function finished(total: Document): Document {
