@@ -4,7 +4,7 @@ import { decode } from './bson.codec.js';
 import type { Document } from './bson.codec.js';
 import { Code, CommandError, isCatalogRace } from './errors.js';
 import type { PostgresError } from './errors.js';
-import type { PostgresPool, Row } from './postgres.pool.js';
+import type { PostgresPool, Row, Statement } from './postgres.pool.js';
 import { statement } from './postgres.pool.js';
 import { shellText } from './shell.text.js';
 
@@ -14,6 +14,12 @@ const BY_NAME = statement(
   `${INDEX} WHERE database_name = $1 AND collection_name = $2 AND (index_spec).index_name = $3`,
 );
 const BY_ID = statement(`${INDEX} WHERE index_id = $1`);
+
+/** The document that was refused, whole or what is known of it. */
+export interface Rejected {
+  document: Document;
+  whole: boolean;
+}
 
 export interface Duplicate {
   message: string;
@@ -26,11 +32,11 @@ export async function duplicateOfWrite(
   pool: PostgresPool,
   namespace: { db: string; collection: string },
   message: string,
-  document?: Document,
+  rejected: Rejected,
 ): Promise<Duplicate> {
   const index = /Index '(.*)'$/.exec(message)?.[1] ?? '_id_';
-  const rows = await look(pool, () => [BY_NAME, [namespace.db, namespace.collection, index]]);
-  return describe(namespace, index, rows[0], document);
+  const rows = await look(pool, BY_NAME, [namespace.db, namespace.collection, index]);
+  return describe(namespace, index, rows[0], rejected);
 }
 
 /** From an error of PostgreSQL itself, which names its own constraint. Undefined when it is another error. */
@@ -42,26 +48,25 @@ export async function duplicateOfError(
   if ((error.code !== '23505' && error.code !== '23P01') || isCatalogRace(error)) return undefined;
   const id = /^documents_rum_index_(\d+)$/.exec(error.constraint ?? '')?.[1];
   const rows = id
-    ? await look(pool, () => [BY_ID, [id]])
-    : await look(pool, () => [BY_NAME, [namespace.db, namespace.collection, '_id_']]);
+    ? await look(pool, BY_ID, [id])
+    : await look(pool, BY_NAME, [namespace.db, namespace.collection, '_id_']);
   const index = (rows[0]?.name as string | undefined) ?? (id ? 'unknown' : '_id_');
-  const found = describe(namespace, index, rows[0], id ? documentIn(error) : idIn(error));
+  const found = describe(namespace, index, rows[0], documentIn(error, id !== undefined));
   return new CommandError(Code.DuplicateKey, found.message, { keyPattern: found.keyPattern, keyValue: found.keyValue });
 }
 
-async function look(pool: PostgresPool, what: () => [ReturnType<typeof statement>, unknown[]]): Promise<Row[]> {
-  const [query, values] = what();
-  return pool.run((lease) => lease.query(query, values)).catch(() => []);
+async function look(pool: PostgresPool, what: Statement, values: unknown[]): Promise<Row[]> {
+  return pool.aside(what, values).catch(() => []);
 }
 
 function describe(
   { db, collection }: { db: string; collection: string },
   index: string,
   row?: Row,
-  document?: Document,
+  rejected?: Rejected,
 ): Duplicate {
   const keyPattern = row?.key ? decode(row.key as Buffer) : undefined;
-  const keyValue = keyPattern && document ? keyOf(keyPattern, document) : undefined;
+  const keyValue = keyPattern && rejected && keyOf(keyPattern, rejected);
   const shown = keyValue ? ` dup key: ${shellText(keyValue)}` : '';
   return {
     message: `E11000 duplicate key error collection: ${db}.${collection} index: ${index}${shown}`,
@@ -70,24 +75,25 @@ function describe(
   };
 }
 
-/** The values at the index's paths; a missing one counts as null, as in the index. */
-export function keyOf(pattern: Document, document: Document): Document {
-  return Object.fromEntries(Object.keys(pattern).map((path) => [path, valueAt(document, path) ?? null]));
+/** The values at the index's paths; one missing from a whole document counts as null, as in the index. */
+function keyOf(pattern: Document, { document, whole }: Rejected): Document | undefined {
+  const values = Object.keys(pattern).map(
+    (path) => [path, valueAt(document, path) ?? (whole ? null : undefined)] as const,
+  );
+  return values.some(([, value]) => value === undefined) ? undefined : Object.fromEntries(values);
 }
 
 function valueAt(document: Document, path: string): unknown {
+  if (path in document) return document[path];
   let value: unknown = document;
   for (const step of path.split('.')) value = (value as Document | undefined | null)?.[step];
   return value;
 }
 
-/** PostgreSQL shows the rejected row as hexadecimal BSON: Key (…)=(BSONHEX…, …) conflicts with …. */
-function documentIn(error: PostgresError): Document | undefined {
-  const hex = /=\(BSONHEX([0-9a-f]+)/.exec(error.detail ?? '')?.[1];
-  return hex ? decode(Buffer.from(hex, 'hex')) : undefined;
-}
-
-function idIn(error: PostgresError): Document | undefined {
-  const hex = /BSONHEX([0-9a-f]+)\) already exists/.exec(error.detail ?? '')?.[1];
-  return hex ? { _id: Object.values(decode(Buffer.from(hex, 'hex')))[0] as unknown } : undefined;
+/** PostgreSQL shows the refused row as hexadecimal BSON: "Key (…)=(BSONHEX…, …) conflicts" or "…, BSONHEX…) already exists". */
+function documentIn({ detail = '' }: PostgresError, inIndex: boolean): Rejected | undefined {
+  const hex = (inIndex ? /=\(BSONHEX([0-9a-f]+)/ : /BSONHEX([0-9a-f]+)\) already exists/).exec(detail)?.[1];
+  if (!hex) return undefined;
+  const shown = decode(Buffer.from(hex, 'hex'));
+  return { document: inIndex ? shown : { _id: Object.values(shown)[0] as unknown }, whole: true };
 }

@@ -77,7 +77,7 @@ const APPLICATION = `documentdb gateway ${process.pid}`;
 
 export class PostgresPool {
   readonly #pool: pg.Pool;
-  /** Cancellations need a way in when every other connection is busy or blocked. */
+  /** A way in when every other connection is busy or blocked: for what others wait for to go on. */
   readonly #control: pg.Pool;
 
   constructor({ port, connections }: PostgresOptions) {
@@ -95,7 +95,10 @@ export class PostgresPool {
       ].join(' '),
     });
     this.#control = new pg.Pool({ ...address, max: 2, idleTimeoutMillis: 10_000 });
-    for (const pool of [this.#pool, this.#control]) pool.on('error', () => {}); // an idle connection broke: the pool replaces it
+    for (const pool of [this.#pool, this.#control]) {
+      pool.on('error', () => {}); // an idle connection broke: the pool replaces it
+      pool.on('connect', (client) => client.on('error', () => {})); // one in use broke: its next statement says so
+    }
   }
 
   async lease(): Promise<Lease> {
@@ -109,6 +112,11 @@ export class PostgresPool {
     } finally {
       await lease.release();
     }
+  }
+
+  /** A short statement that must not wait for a connection that others hold: the blocked may be waiting for us. */
+  async aside(what: Statement, values: unknown[]): Promise<Row[]> {
+    return (await this.#control.query<Row>({ ...what, values, types: TYPES })).rows;
   }
 
   /** Opens connections and lets each load the extension, so that no client pays for it. */

@@ -92,7 +92,7 @@ export class Transaction {
 
   /** PostgreSQL remembers what became of it: nothing is guessed, so nothing is applied twice. */
   async #learnOutcome(): Promise<void> {
-    const [row] = await this.pool.run((lease) => lease.query(STATUS, [this.#xid]));
+    const [row] = await this.pool.aside(STATUS, [this.#xid]);
     if (row?.status === 'in progress')
       throw new CommandError(Code.ShutdownInProgress, 'the commit is still on its way');
     this.#state = row?.status === 'committed' ? 'committed' : 'aborted';

@@ -160,6 +160,37 @@ describeGateway('transactions', (harness) => {
     await session.abortTransaction();
   });
 
+  it('a key upserted by another since the snapshot is a conflict, one that the snapshot shows a duplicate', async () => {
+    await rows.createIndex(
+      { key: 1 },
+      { name: 'key', unique: true, partialFilterExpression: { key: { $type: 'string' } } },
+    );
+    const upsert = (key: string) => rows.updateOne({ _id: 8 }, { $setOnInsert: { key } }, { upsert: true, session });
+    await rows.updateOne({ _id: 1 }, { $set: { key: 'seen' } });
+    session.startTransaction();
+    await rows.findOne({ _id: 1 }, { session });
+    await rows.updateOne({ _id: 2 }, { $set: { key: 'new' } });
+    expect(await failure(upsert('new'))).toMatchObject({ code: 112 });
+    await session.abortTransaction();
+    session.startTransaction();
+    const error = await failure(upsert('seen'));
+    expect(error).toMatchObject({ code: 11000 });
+    expect(error.message).toContain('index: key dup key: { key: "seen" }');
+    await session.abortTransaction();
+    await rows.dropIndex('key');
+  });
+
+  it('connections that PostgreSQL ends are a transient error inside a transaction, and replaced outside', async () => {
+    session.startTransaction();
+    await rows.updateOne({ _id: 1 }, { $set: { n: 5 } }, { session });
+    await harness.endBackends();
+    const error = await failure(rows.updateOne({ _id: 1 }, { $set: { n: 6 } }, { session }));
+    expect(error.hasErrorLabel('TransientTransactionError')).toBe(true);
+    await session.abortTransaction();
+    expect(await rows.updateOne({ _id: 1 }, { $inc: { n: 1 } })).toMatchObject({ modifiedCount: 1 });
+    expect((await rows.findOne({ _id: 1 }))?.n).toBe(1);
+  });
+
   it('a commit may be repeated, and a commit of an aborted transaction is refused', async () => {
     session.startTransaction();
     await rows.insertOne({ _id: 3 }, { session });

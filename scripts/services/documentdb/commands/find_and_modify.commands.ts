@@ -1,5 +1,7 @@
 // Promises: one document found and changed in one step. A conflict outside of transactions is retried (command.scope.ts).
-import type { Scope } from '../command.scope.js';
+// Must never pass a hint on: the extension refuses it here, and without it only chooses the index by itself.
+import { decodeExactly, encode } from '../bson.codec.js';
+import type { Command, Scope } from '../command.scope.js';
 import { statement } from '../postgres.pool.js';
 
 const FIND_AND_MODIFY = statement(
@@ -7,6 +9,12 @@ const FIND_AND_MODIFY = statement(
 );
 
 const findAndModify = (scope: Scope): Promise<Buffer> =>
-  scope.document(FIND_AND_MODIFY, [scope.command.db, scope.command.bytes]);
+  scope.document(FIND_AND_MODIFY, [scope.command.db, withoutHint(scope.command)]);
+
+function withoutHint({ body, bytes }: Command): Buffer {
+  if (body.hint === undefined) return bytes;
+  const { hint: _, ...rest } = decodeExactly(bytes);
+  return encode(rest);
+}
 
 export const findAndModifyCommands = { findAndModify, findandmodify: findAndModify };

@@ -3,7 +3,8 @@
 import { decode, encode } from '../bson.codec.js';
 import type { Document } from '../bson.codec.js';
 import type { Scope } from '../command.scope.js';
-import { duplicateOfWrite, keyOf } from '../duplicate_key.js';
+import { duplicateOfWrite } from '../duplicate_key.js';
+import type { Rejected } from '../duplicate_key.js';
 import { Code, CommandError, codeOfState, isConflict, unpackState } from '../errors.js';
 import { statement } from '../postgres.pool.js';
 import type { Statement } from '../postgres.pool.js';
@@ -69,13 +70,21 @@ async function told(scope: Scope, batch: WriteBatch, error: WriteError): Promise
   if (code !== Code.DuplicateKey) return { ...error, code };
   const { command, services, transaction } = scope;
   const namespace = { db: command.db, collection: String(command.body[command.name]) };
-  const document = command.name === 'insert' ? batch.operation(error.index) : undefined;
-  const found = await duplicateOfWrite(services.pool, namespace, error.errmsg, document);
-  if (transaction && document && found.keyPattern && !(await isVisible(scope, keyOf(found.keyPattern, document)))) {
+  const operation = batch.operation(error.index) ?? {};
+  const rejected = command.name === 'insert' ? { document: operation, whole: true } : whatUpdateSets(operation);
+  const found = await duplicateOfWrite(services.pool, namespace, error.errmsg, rejected);
+  if (transaction && found.keyValue && !(await isVisible(scope, found.keyValue))) {
     throw new CommandError(Code.WriteConflict, `WriteConflict error: ${found.message}, written since the snapshot`);
   }
   const { message, keyPattern, keyValue } = found;
   return { index: error.index, code, errmsg: message, keyPattern, keyValue };
+}
+
+/** What is known of the document that an update would have made: enough for a key that it sets. */
+function whatUpdateSets({ q, u }: Document): Rejected {
+  const { $set, $setOnInsert, ...rest } = (u ?? {}) as Record<string, Document>;
+  const replaced = Object.keys(rest).some((name) => name.startsWith('$')) ? {} : rest;
+  return { document: { ...(q as Document), ...replaced, ...$setOnInsert, ...$set }, whole: false };
 }
 
 /**
@@ -84,7 +93,7 @@ async function told(scope: Scope, batch: WriteBatch, error: WriteError): Promise
  */
 async function isVisible(scope: Scope, key: Document): Promise<boolean> {
   const query = {
-    find: String(scope.command.body.insert),
+    find: String(scope.command.body[scope.command.name]),
     filter: key,
     projection: { _id: 1 },
     limit: 1,

@@ -59,6 +59,12 @@ export class Harness {
     return rows.length;
   }
 
+  async endBackends(): Promise<void> {
+    await this.sql('SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = $1', [
+      `documentdb gateway ${process.pid}`,
+    ]);
+  }
+
   async stop(): Promise<void> {
     await this.db?.dropDatabase();
     await Promise.all(this.#clients.map((client) => client.close(true)));
