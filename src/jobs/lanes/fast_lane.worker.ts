@@ -27,7 +27,8 @@ export class FastLaneWorker {
   private readonly cells = new Map<OwnedPartition, Map<string, Cell>>();
   /** Cells whose term ended with an outcome unwritten. */
   private readonly orphans = new Set<Cell>();
-  private readonly active = new Set<Promise<void>>();
+  /** Rounds under way, for the clean stop to wait for. */
+  private readonly active = new Set<Promise<RoundEnd>>();
   private readonly runningOf = new Map<string, number>();
   private readonly loop: RunLoop;
   private readonly unsubscribe: () => void;
@@ -158,9 +159,7 @@ export class FastLaneWorker {
       if (this.stopping) return;
       if (cell.running || (this.runningOf.get(cell.target.name) ?? 0) >= cell.target.concurrency) continue;
       if (this.pause.look(cell.target.name) === 'closed') continue;
-      const run = this.round(cell).then((end) => this.afterRound(cell, end));
-      this.active.add(run);
-      void run.finally(() => this.active.delete(run));
+      void this.round(cell).then((end) => this.afterRound(cell, end));
     }
   }
 
@@ -171,8 +170,14 @@ export class FastLaneWorker {
     if (end !== 'stopped') this.pump();
   }
 
+  private round(cell: Cell): Promise<RoundEnd> {
+    const run = this.guardedRound(cell);
+    this.active.add(run);
+    return run.finally(() => this.active.delete(run));
+  }
+
   /** One round; never throws. A cell stays hot after an error and is tried again with the next check. */
-  private async round(cell: Cell): Promise<RoundEnd> {
+  private async guardedRound(cell: Cell): Promise<RoundEnd> {
     const { name } = cell.target;
     if (cell.owned.lost || cell.running) return 'stopped';
     const gate = this.pause.pass(name);

@@ -17,6 +17,7 @@ export async function ensureIndexes(collections: JobsCollections): Promise<void>
   await ensure(collections.jobs, JOB_INDEXES);
   await ensure(collections.partitions, PARTITION_INDEXES);
   await ensure(collections.workers, WORKER_INDEXES);
+  await collections.createCounters();
 }
 
 async function ensure(collection: IndexedCollection, specs: readonly IndexSpec[]): Promise<void> {

@@ -12,6 +12,8 @@ export interface JobsCollections {
   readonly workers: mongo.Collection<WorkerDoc>;
   readonly meta: mongo.Collection<MetaDoc>;
   readonly counters: mongo.Collection<CounterDoc>;
+  /** A transaction cannot create its collection everywhere, so it must be there before the first one. */
+  createCounters(): Promise<void>;
   /** The database's own time. */
   databaseTime(): Promise<Date>;
 }
@@ -24,6 +26,8 @@ const CONCERNS: mongo.CollectionOptions = {
   readPreference: 'primary',
 };
 
+const NAMESPACE_EXISTS = 48;
+
 export async function openCollections(connection: Connection): Promise<JobsCollections> {
   const { db } = await connection.asPromise();
   if (!db) throw new Error('the Mongoose connection has no database');
@@ -33,6 +37,11 @@ export async function openCollections(connection: Connection): Promise<JobsColle
     workers: db.collection<WorkerDoc>('job_workers', CONCERNS),
     meta: db.collection<MetaDoc>('job_meta', CONCERNS),
     counters: db.collection<CounterDoc>('job_counters', CONCERNS),
+    createCounters: async () => {
+      await db.createCollection('job_counters').catch((error: unknown) => {
+        if ((error as { code?: unknown }).code !== NAMESPACE_EXISTS) throw error;
+      });
+    },
     databaseTime: async () => {
       const reply = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
       if (!(reply['localTime'] instanceof Date)) throw new Error('the database did not tell its time');

@@ -1,0 +1,181 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { inTransaction } from '../../src/common/utils/transaction.js';
+import { partitionOf } from '../../src/jobs/policy/partition.js';
+import { TestDatabase, type TestPod } from '../support/pod.js';
+
+const target = { name: 'test:send', lane: 'fast' as const, handler: async () => undefined };
+
+describe('enqueue', () => {
+  const db = new TestDatabase();
+  let pod: TestPod;
+  beforeAll(async () => void (pod = await db.pod({}, [target])));
+  afterEach(async () => void (await pod.jobs.deleteMany({})));
+  afterAll(() => db.drop());
+  const count = (): Promise<number> => pod.jobs.countDocuments();
+
+  it('a business transaction that enqueues and then aborts leaves no row', async () => {
+    const work = inTransaction(pod.connection, async () => {
+      await pod.sideEffect.enqueue('test:send', { a: 1 });
+      throw new Error('business said no');
+    });
+    await expect(work).rejects.toThrow('business said no');
+    expect(await count()).toBe(0);
+    expect(pod.eventsOf('enqueued')).toHaveLength(0);
+  });
+
+  it('a committed transaction has its row and its business write', async () => {
+    await inTransaction(pod.connection, async (tx) => {
+      await pod.connection.collection('orders').insertOne({ no: 1 }, { session: tx.session });
+      await pod.sideEffect.enqueue('test:send', { a: 1 }, { key: 'k', version: 3 }, tx);
+    });
+    expect(await pod.jobs.findOne({})).toMatchObject({
+      code: 'test:send',
+      target: 'test:send',
+      lane: 'fast',
+      key: 'k',
+      order_key: 'k',
+      version: 3,
+      payload: { a: 1 },
+      status: 'PENDING',
+      attempts: 0,
+      crashes: 0,
+      partition: partitionOf('k', 4),
+    });
+    expect(pod.eventsOf('enqueued')).toHaveLength(1);
+  });
+
+  it('the ambient transaction is joined when tx was forgotten, and left with tx: null', async () => {
+    const work = inTransaction(pod.connection, async () => {
+      await pod.sideEffect.enqueue('test:send', { in: true });
+      await pod.sideEffect.enqueue('test:send', { in: false }, {}, null);
+      throw new Error('abort');
+    });
+    await expect(work).rejects.toThrow('abort');
+    expect((await pod.jobs.find({}).toArray()).map((row) => row.payload)).toEqual([{ in: false }]);
+  });
+
+  it('the same dedupe_key again inserts nothing and raises no error, in the same and in a later transaction', async () => {
+    const results = await inTransaction(pod.connection, async (tx) => [
+      await pod.sideEffect.enqueue('test:send', 1, { dedupe_key: 'd' }, tx),
+      await pod.sideEffect.enqueue('test:send', 2, { dedupe_key: 'd' }, tx),
+    ]);
+    const later = await inTransaction(pod.connection, (tx) =>
+      pod.sideEffect.enqueue('test:send', 3, { dedupe_key: 'd' }, tx),
+    );
+    const outside = await pod.sideEffect.enqueue('test:send', 4, { dedupe_key: 'd' });
+    expect([...results, later, outside].map((each) => each.inserted)).toEqual([true, false, false, false]);
+    expect((await pod.jobs.find({}).toArray()).map((row) => row.payload)).toEqual([1]);
+  });
+
+  it('two items of one call that share a dedupe_key keep the first', async () => {
+    const results = await pod.sideEffect.enqueueMany([
+      { target: 'test:send', payload: 1, dedupe_key: 'd' },
+      { target: 'test:send', payload: 2, dedupe_key: 'd' },
+      { target: 'test:send', payload: 3 },
+    ]);
+    expect(results.map((each) => each.inserted)).toEqual([true, false, true]);
+    expect((await pod.jobs.find({}).sort({ payload: 1 }).toArray()).map((row) => row.payload)).toEqual([1, 3]);
+  });
+
+  it('one dedupe_key in two open transactions ends as one row and no error to either caller', async () => {
+    const start = (payload: number): Promise<unknown> =>
+      inTransaction(pod.connection, (tx) => pod.sideEffect.enqueue('test:send', payload, { dedupe_key: 'd' }, tx));
+    const results = await Promise.all(Array.from({ length: 6 }, (_, index) => start(index)));
+    expect(await count()).toBe(1);
+    expect(results.filter((result) => (result as { inserted: boolean }).inserted)).toHaveLength(1);
+  });
+
+  it('an unknown target, bad options and bad payloads are thrown with their field, before any write', async () => {
+    const refused = async (item: object): Promise<unknown> =>
+      pod.sideEffect
+        .enqueueMany([
+          { target: 'test:send', payload: 1 },
+          { target: 'test:send', payload: 1, ...item },
+        ])
+        .catch((error: unknown) => error);
+    const circular: Record<string, unknown> = {};
+    circular['self'] = circular;
+    expect(await refused({ target: 'nobody' })).toMatchObject({ code: 'unknown_target', field: 'items[1].target' });
+    expect(await refused({ version: 1.5 })).toMatchObject({ code: 'invalid_options', field: 'items[1].version' });
+    expect(await refused({ run_at: new Date(NaN) })).toMatchObject({ field: 'items[1].run_at' });
+    expect(await refused({ priorty: 1 })).toMatchObject({ field: 'items[1].priorty' });
+    expect(await refused({ payload: { n: [1n] } })).toMatchObject({
+      code: 'invalid_payload',
+      field: 'items[1].payload.n[0]',
+    });
+    expect(await refused({ payload: circular })).toMatchObject({
+      code: 'invalid_payload',
+      field: 'items[1].payload.self',
+    });
+    expect(await refused({ payload: () => 1 })).toMatchObject({ code: 'invalid_payload' });
+    expect(await refused({ payload: { _bsontype: 'ObjectId' } })).toMatchObject({ code: 'invalid_payload' });
+    expect(await refused({ payload: 'x'.repeat(2 ** 20) })).toMatchObject({
+      code: 'payload_too_large',
+      field: 'items[1].payload',
+    });
+    expect(await count()).toBe(0);
+  });
+
+  it('a payload is read back as what JSON.stringify would send', async () => {
+    const payload = {
+      '': 0,
+      empty: {},
+      list: [undefined, null],
+      at: new Date(0),
+      gone: undefined,
+      $set: { 'a.b': -0 },
+      deep: { toJSON: () => 'seen' },
+      text: 'żółw 🐢',
+      big: 2 ** 53,
+    };
+    await pod.sideEffect.enqueue('test:send', payload);
+    expect((await pod.jobs.findOne({}))!.payload).toEqual(JSON.parse(JSON.stringify(payload)));
+  });
+
+  it('work left running past the end of its transaction is refused', async () => {
+    let late: Promise<unknown> | undefined;
+    let finish = (): void => undefined;
+    const ended = new Promise<void>((resolve) => void (finish = resolve));
+    await inTransaction(pod.connection, async () => {
+      late = ended.then(() => pod.sideEffect.enqueue('test:send', 1)).catch((error: unknown) => error);
+    });
+    finish();
+    expect(await late).toMatchObject({ code: 'transaction_ended' });
+    expect(await count()).toBe(0);
+  });
+
+  it('enqueues at once on one session queue up behind each other', async () => {
+    const work = inTransaction(pod.connection, async (tx) => {
+      await Promise.all(Array.from({ length: 10 }, (_, index) => pod.sideEffect.enqueue('test:send', index, {}, tx)));
+      throw new Error('abort');
+    });
+    await expect(work).rejects.toThrow('abort');
+    expect(await count()).toBe(0);
+  });
+
+  it("Mongoose's own transaction with a passed session works, and hints after its commit only", async () => {
+    await pod.connection.transaction(async (session) => {
+      await pod.sideEffect.enqueue('test:send', 1, {}, { session });
+      expect(await count()).toBe(0);
+    });
+    expect(await count()).toBe(1);
+    expect(pod.eventsOf('enqueued').length).toBeGreaterThan(0);
+  });
+
+  it('nextVersion counts in commit order', async () => {
+    const bump = (): Promise<number> =>
+      inTransaction(pod.connection, (tx) => pod.sideEffect.nextVersion('order-1', tx));
+    const numbers = await Promise.all([bump(), bump(), bump(), bump()]);
+    expect(numbers.sort()).toEqual([1, 2, 3, 4]);
+  });
+
+  it('costs one round trip without a given dedupe_key, two with one, one outside of a transaction', async () => {
+    const rows = (extra: object): { target: string; payload: number }[] =>
+      Array.from({ length: 20 }, (_, payload) => ({ target: 'test:send', payload, ...extra }));
+    const inTx = (items: { target: string; payload: number }[]): Promise<string[]> =>
+      pod.commandsOf(() => inTransaction(pod.connection, (tx) => pod.sideEffect.enqueueMany(items, tx)));
+    expect(await inTx(rows({}))).toEqual(['insert', 'commitTransaction']);
+    expect(await inTx(rows({ dedupe_key: 'd' }))).toEqual(['find', 'insert', 'commitTransaction']);
+    expect(await pod.commandsOf(() => pod.sideEffect.enqueueMany(rows({})))).toEqual(['insert']);
+  });
+});
