@@ -15,5 +15,13 @@ export {
   type EnqueueResult,
   type TxArgument,
 } from './jobs/side_effect.service.js';
-export { JobTargetsRegistry, type JobTarget, type JobTargetOptions } from './jobs/targets/job_targets.registry.js';
+export {
+  JobTargetsRegistry,
+  type RegisteredTarget,
+  type JobTargetOptions,
+} from './jobs/targets/job_targets.registry.js';
+export { JobTarget, type JobTargetDeclaration, type JobTargetProvider } from './jobs/targets/job_target.decorator.js';
+export { KafkaModule } from './kafka/kafka.module.js';
+export type { KafkaModuleOptions } from './kafka/kafka.options.js';
+export { kafkaTargetName } from './kafka/kafka.target.js';
 export { TargetUnreachable, TargetOutcomeUnknown, JobRejected } from './jobs/targets/target_errors.js';

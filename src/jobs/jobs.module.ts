@@ -5,6 +5,7 @@
  */
 import { Inject, Module, type DynamicModule, type OnApplicationShutdown, type Provider } from '@nestjs/common';
 import { ConfigurableModuleBuilder } from '@nestjs/common';
+import { DiscoveryModule } from '@nestjs/core';
 import { getConnectionToken } from '@nestjs/mongoose';
 import type { Connection } from 'mongoose';
 import { BootError } from '../common/errors.js';
@@ -26,6 +27,7 @@ import { TargetPause } from './lanes/target_pause.js';
 import { SideEffectService } from './side_effect.service.js';
 import { agreeOnPartitions, ensureIndexes, seedPartitions } from './store/boot.store.js';
 import { JOBS_COLLECTIONS, openCollections, type JobsCollections } from './store/collections.js';
+import { JobTargetsExplorer } from './targets/job_targets.explorer.js';
 import { JobTargetsRegistry } from './targets/job_targets.registry.js';
 
 export const JOBS_CONNECTION = Symbol('sidelane.connection');
@@ -69,6 +71,7 @@ const PARTS: Provider[] = [
   JobsEvents,
   JobsLog,
   JobTargetsRegistry,
+  JobTargetsExplorer,
   SideEffectService,
   TakeoverJudge,
   PartitionLeaseService,
@@ -96,7 +99,7 @@ async function prepareDatabase(connection: Connection, config: JobsConfig): Prom
   return collections;
 }
 
-@Module({ providers: PARTS, exports: PARTS })
+@Module({ imports: [DiscoveryModule], providers: PARTS, exports: PARTS })
 export class JobsModule extends ConfigurableModuleClass implements OnApplicationShutdown {
   constructor(@Inject(JOBS_CONNECTION) private readonly connection: Connection) {
     super();

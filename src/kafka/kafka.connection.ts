@@ -11,7 +11,7 @@ import { ProduceWatch } from './produce_watch.js';
 
 const ALL_REPLICAS = -1;
 /** The client ends a request itself; only what it misses runs into our deadline. */
-const DEADLINE_GRACE_MS = 500;
+export const DEADLINE_GRACE_MS = 500;
 const METADATA_MAX_AGE_MS = 300_000;
 
 /**
@@ -108,7 +108,11 @@ export class KafkaConnection {
 
 function byTopic(records: readonly KafkaRecord[]) {
   const topics = new Map<string, KafkaRecord[]>();
-  for (const record of records) topics.set(record.topic, [...(topics.get(record.topic) ?? []), record]);
+  for (const record of records) {
+    const known = topics.get(record.topic);
+    if (known) known.push(record);
+    else topics.set(record.topic, [record]);
+  }
   return [...topics].map(([topic, list]) => ({
     topic,
     messages: list.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),

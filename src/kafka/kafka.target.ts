@@ -4,10 +4,12 @@
  * engine "not sent" of a record that may have left.
  */
 import { Inject, Injectable, type OnModuleInit } from '@nestjs/common';
+import { BootError } from '../common/errors.js';
 import { DeliveryMode, JobLane, type BatchAnswer, type Job } from '../jobs/jobs.types.js';
 import { JobTargetsRegistry } from '../jobs/targets/job_targets.registry.js';
 import { JobRejected, TargetOutcomeUnknown, TargetUnreachable } from '../jobs/targets/target_errors.js';
 import { withDeadline } from './deadline.js';
+import { DEADLINE_GRACE_MS } from './kafka.connection.js';
 import { KafkaSendFailure, kafkaFailure } from './kafka.errors.js';
 import { INVALID_RECORD, toRecord, type KafkaRecord } from './kafka.message.js';
 import { KAFKA_CONFIG, type KafkaConfig, type KafkaSettings, type KafkaTopic } from './kafka.options.js';
@@ -37,6 +39,20 @@ export class KafkaTargets implements OnModuleInit {
     if (delivery_mode === DeliveryMode.atLeastOnce) {
       this.registry.register({ ...common, batch_handler: (jobs) => this.sendBatch(topic, jobs) });
     } else this.registry.register({ ...common, handler: (job) => this.sendOne(topic, job) });
+    this.assertFits(common.name);
+  }
+
+  /** The lane's deadline makes an unknown end of a run, so ours must come first, also of a run that sent nothing. */
+  private assertFits(name: string): void {
+    const { connect_timeout_ms, request_timeout_ms } = this.config;
+    const longest = SETTINGS_TIMEOUT_MS + connect_timeout_ms + request_timeout_ms + DEADLINE_GRACE_MS;
+    const { timeout_ms } = this.registry.require(name);
+    if (longest <= timeout_ms) return;
+    throw new BootError(
+      'invalid_options',
+      `kafka.request_timeout_ms: with connect_timeout_ms and ${SETTINGS_TIMEOUT_MS + DEADLINE_GRACE_MS} ms for the rest expected at most fast_lane.timeout_ms (${timeout_ms}), got ${longest}`,
+      'kafka.request_timeout_ms',
+    );
   }
 
   private async sendOne(topic: string, job: Job): Promise<void> {

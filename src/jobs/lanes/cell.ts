@@ -1,5 +1,5 @@
 /** One partition × one fast-lane target: the unit that runs one batch at a time. Lives as long as its term of ownership. */
-import type { JobTarget } from '../targets/job_targets.registry.js';
+import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 import type { OwnedPartition } from './owned_partition.js';
 import type { PreparedOutcome } from './outcome.service.js';
 
@@ -19,7 +19,7 @@ export class Cell {
   pageSize: number;
 
   constructor(
-    readonly target: JobTarget,
+    readonly target: RegisteredTarget,
     readonly owned: OwnedPartition,
     pageSize: number,
   ) {

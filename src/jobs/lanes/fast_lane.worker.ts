@@ -15,7 +15,7 @@ import { JobLane } from '../jobs.types.js';
 import { idleDelayMs } from '../policy/poll_delay.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import { findCellsWithWork } from '../store/fast_lane.store.js';
-import { JobTargetsRegistry, type JobTarget } from '../targets/job_targets.registry.js';
+import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import { Cell } from './cell.js';
 import { CellRound, type RoundEnd } from './cell_round.js';
 import { PartitionLeaseService } from './partition_lease.service.js';
@@ -135,7 +135,7 @@ export class FastLaneWorker {
   }
 
   /** Cold cells, targets with the same cold partitions together: nearly always one group. */
-  private coldGroups(targets: readonly JobTarget[]): { targets: string[]; partitions: number[] }[] {
+  private coldGroups(targets: readonly RegisteredTarget[]): { targets: string[]; partitions: number[] }[] {
     const readable = this.leases.readable();
     const groups = new Map<string, { targets: string[]; partitions: number[] }>();
     for (const target of targets) {
@@ -203,7 +203,7 @@ export class FastLaneWorker {
     return end;
   }
 
-  private cellOf(owned: OwnedPartition, target: JobTarget): Cell {
+  private cellOf(owned: OwnedPartition, target: RegisteredTarget): Cell {
     const cells = this.cells.get(owned) ?? new Map<string, Cell>();
     this.cells.set(owned, cells);
     const cell = cells.get(target.name) ?? new Cell(target, owned, this.config.fast_lane.batch_size);

@@ -9,7 +9,7 @@ import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import type { Job, JobContext } from '../jobs.types.js';
 import { classifyError, targetVerdict, type RunResult } from '../policy/outcome.js';
 import type { JobDoc } from '../store/jobs.schema.js';
-import type { JobTarget } from '../targets/job_targets.registry.js';
+import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 import { TargetOutcomeUnknown } from '../targets/target_errors.js';
 
 export type RunResults = Map<JobDoc, RunResult>;
@@ -22,7 +22,7 @@ export class JobRunner {
   ) {}
 
   /** `mayStart` is asked right before each start: rows fetched early must not start after the lease is gone. */
-  async run(target: JobTarget, sequences: readonly JobDoc[][], mayStart: () => boolean): Promise<RunResults> {
+  async run(target: RegisteredTarget, sequences: readonly JobDoc[][], mayStart: () => boolean): Promise<RunResults> {
     const results: RunResults = new Map(sequences.flat().map((row) => [row, { kind: 'not_started' }]));
     if (target.batch_handler) await this.runBatch(target, sequences.flat(), results, mayStart);
     else await this.runSequences(target, sequences, results, mayStart);
@@ -30,7 +30,7 @@ export class JobRunner {
   }
 
   private async runSequences(
-    target: JobTarget,
+    target: RegisteredTarget,
     sequences: readonly JobDoc[][],
     results: RunResults,
     mayStart: () => boolean,
@@ -49,7 +49,7 @@ export class JobRunner {
   }
 
   private async runBatch(
-    target: JobTarget,
+    target: RegisteredTarget,
     rows: JobDoc[],
     results: RunResults,
     mayStart: () => boolean,
@@ -75,7 +75,7 @@ export class JobRunner {
 
   /** One call of a handler, in a clean context, with a deadline. */
   private async attempt(
-    target: JobTarget,
+    target: RegisteredTarget,
     row: JobDoc,
     call: (context: JobContext) => Promise<unknown>,
     onValue: (value: unknown) => RunResult,
@@ -92,7 +92,7 @@ export class JobRunner {
     }
   }
 
-  private deadline(target: JobTarget, abort: AbortController): { passed: Promise<RunResult>; cancel(): void } {
+  private deadline(target: RegisteredTarget, abort: AbortController): { passed: Promise<RunResult>; cancel(): void } {
     let cancel = (): void => undefined;
     const passed = new Promise<RunResult>((resolve) => {
       const timer = this.clock.after(target.timeout_ms, () => {

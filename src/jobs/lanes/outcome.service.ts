@@ -19,7 +19,7 @@ import { releaseFollowers, type CellId, type KeyRef } from '../store/fast_lane.s
 import type { JobDoc } from '../store/jobs.schema.js';
 import { deleteFinished, writeOutcomes } from '../store/outcome.store.js';
 import { failureOperation, stampOperations } from '../store/outcome_update.js';
-import type { JobTarget } from '../targets/job_targets.registry.js';
+import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 import type { RunResults } from './job_runner.js';
 import { POD, type Pod } from './pod.js';
 import { rowRef } from './row_ref.js';
@@ -48,7 +48,7 @@ export class JobOutcome {
     @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
-  prepare(cell: CellId, target: JobTarget, results: RunResults, token: string, ms: number): PreparedOutcome {
+  prepare(cell: CellId, target: RegisteredTarget, results: RunResults, token: string, ms: number): PreparedOutcome {
     const now = this.clock.now();
     const prepared: PreparedOutcome = {
       cell,

@@ -31,14 +31,14 @@ export interface JobTargetOptions {
   validate?(payload: unknown): void;
 }
 
-export type JobTarget = Readonly<
+export type RegisteredTarget = Readonly<
   Required<Omit<JobTargetOptions, 'handler' | 'batch_handler' | 'validate'>> &
     Pick<JobTargetOptions, 'handler' | 'batch_handler' | 'validate'>
 >;
 
 @Injectable()
 export class JobTargetsRegistry {
-  private readonly targets = new Map<string, JobTarget>();
+  private readonly targets = new Map<string, RegisteredTarget>();
 
   constructor(@Inject(JOBS_CONFIG) private readonly config: JobsConfig) {}
 
@@ -64,12 +64,12 @@ export class JobTargetsRegistry {
     this.targets.set(options.name, this.withDefaults(options));
   }
 
-  get(name: string): JobTarget | undefined {
+  get(name: string): RegisteredTarget | undefined {
     return this.targets.get(name);
   }
 
   /** The target, or `unknown_target`, thrown before anything is written. */
-  require(name: string, field = 'target'): JobTarget {
+  require(name: string, field = 'target'): RegisteredTarget {
     const target = this.targets.get(name);
     if (!target)
       throw new InvalidInputError(
@@ -80,14 +80,14 @@ export class JobTargetsRegistry {
     return target;
   }
 
-  inLane(lane: JobLane): JobTarget[] {
+  inLane(lane: JobLane): RegisteredTarget[] {
     return [...this.targets.values()].filter((target) => target.lane === lane);
   }
 
-  private withDefaults(options: JobTargetOptions): JobTarget {
+  private withDefaults(options: JobTargetOptions): RegisteredTarget {
     const { fast_lane, retry } = this.config;
     const mode = options.delivery_mode ?? DeliveryMode.atMostOnce;
-    const target: JobTarget = {
+    const target: RegisteredTarget = {
       ...options,
       delivery_mode: mode,
       max_in_flight: options.max_in_flight ?? (mode === DeliveryMode.atMostOnce ? 1 : fast_lane.batch_size),
