@@ -166,7 +166,7 @@ describe('enqueue', () => {
     const bump = (): Promise<number> =>
       inTransaction(pod.connection, (tx) => pod.sideEffect.nextVersion('order-1', tx));
     const numbers = await Promise.all([bump(), bump(), bump(), bump()]);
-    expect(numbers.sort()).toEqual([1, 2, 3, 4]);
+    expect(numbers.sort((a, b) => a - b)).toEqual([1, 2, 3, 4]);
   });
 
   it('costs one round trip without a given dedupe_key, two with one, one outside of a transaction', async () => {
