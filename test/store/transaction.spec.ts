@@ -337,6 +337,47 @@ describe('hooks on a transaction that somebody else commits', () => {
     expect(await visible()).toEqual(['attempt 2']);
   });
 
+  it('run for the second attempt only when the commit of the first one fails', async () => {
+    let attempts = 0;
+    await connection.transaction(async (session) => {
+      const attempt = ++attempts;
+      if (attempt === 1) {
+        const [abort, commit] = [session.abortTransaction.bind(session), session.commitTransaction.bind(session)];
+        session.commitTransaction = async () => {
+          if (attempts > 1) return commit();
+          await abort();
+          throw serverError('TransientTransactionError');
+        };
+      }
+      await insert(`attempt ${attempt}`, session);
+      afterCommit({ session }, () => void ran.push(`hook ${attempt}`));
+    });
+    expect(ran).toEqual(['hook 2']);
+    expect(await visible()).toEqual(['attempt 2']);
+  });
+
+  it('run once when it is committed twice by hand', async () => {
+    const session = await connection.startSession();
+    session.startTransaction();
+    await insert('a', session);
+    afterCommit({ session }, () => void ran.push('hook'));
+    await session.commitTransaction();
+    await session.commitTransaction();
+    await session.endSession();
+    expect(ran).toEqual(['hook']);
+  });
+
+  it('do not see a transaction around it', async () => {
+    await inTransaction(connection, async (outer) => {
+      await connection.transaction(async (session) => {
+        await insert('a', session);
+        afterCommit({ session }, () => void ran.push(`ambient: ${String(ambientTx())}`));
+      });
+      expect(ambientTx()).toBe(outer);
+    });
+    expect(ran).toEqual(['ambient: undefined']);
+  });
+
   it('run once when the answer to the commit was lost and the driver commits again', async () => {
     let commits = 0;
     await connection.transaction(async (session) => {
