@@ -1,10 +1,11 @@
 // Promises: PostgreSQL 18 with the DocumentDB extension, from Debian's packages, in a folder of its own, running on loopback;
-// at once when it runs already, within about two minutes and 700 MB the first time. Must never touch the machine's own
+// at once when it runs already, one or two minutes and 700 MB the first time. Must never touch the machine's own
 // packages (except for the tool that unpacks Debian into a folder) nor a PostgreSQL that is not in its folder.
-import { execFile, execFileSync } from 'node:child_process';
-import { appendFile, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { appendFile, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { accessSync, constants, existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
@@ -12,6 +13,8 @@ const BIN = '/usr/lib/postgresql/18/bin';
 const SUITE = 'sid';
 const MIRROR = 'http://deb.debian.org/debian';
 const DATA = '/pg/data';
+const NEW_DATA = '/pg/data.partial';
+const START_ATTEMPTS = 20;
 const SETTINGS = 'sidelane.conf';
 
 export const DEFAULT_ROOT = '/var/lib/sidelane-dev/documentdb';
@@ -55,8 +58,11 @@ async function unpack(root: string, log: StartOptions['log']): Promise<void> {
       env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
     });
   }
-  log(`unpacking PostgreSQL 18 with DocumentDB into ${root} (about 1.5 minutes and 700 MB, once)`);
+  log(`unpacking PostgreSQL 18 with DocumentDB into ${root} (one or two minutes and 700 MB, once)`);
   await mkdir(dirname(root), { recursive: true });
+  // Into a folder beside it, so that an interrupted installation is never taken for a whole one.
+  const partial = `${root}.partial`;
+  await run('rm', ['-rf', '--one-file-system', partial]);
   await run('mmdebstrap', [
     '--quiet',
     '--variant=minbase',
@@ -64,15 +70,18 @@ async function unpack(root: string, log: StartOptions['log']): Promise<void> {
     '--aptopt=Acquire::Check-Valid-Until "false"',
     '--include=postgresql-18-documentdb',
     SUITE,
-    root,
+    partial,
     MIRROR,
   ]);
+  await rename(partial, root);
 }
 
 async function initialise(root: string): Promise<void> {
   await mkdir(join(root, 'pg'), { recursive: true });
   await run('chroot', [root, 'chown', 'postgres:postgres', '/pg']);
-  await asPostgres(root, [`${BIN}/initdb`, '-D', DATA, '-A', 'trust', '-U', 'postgres', '--no-sync']);
+  await run('rm', ['-rf', join(root, NEW_DATA)]);
+  await asPostgres(root, [`${BIN}/initdb`, '-D', NEW_DATA, '-A', 'trust', '-U', 'postgres', '--no-sync']);
+  await rename(join(root, NEW_DATA), join(root, DATA));
 }
 
 async function writeSettings(root: string, port: number, durable: boolean): Promise<void> {
@@ -104,10 +113,15 @@ async function writeSettings(root: string, port: number, durable: boolean): Prom
 async function launch(root: string, port: number, log: StartOptions['log']): Promise<void> {
   await mkdir(join(root, 'run/postgresql'), { recursive: true });
   await run('chroot', [root, 'chown', 'postgres:postgres', '/run/postgresql']);
-  if (!(await pidOf(root))) {
-    log(`starting PostgreSQL on 127.0.0.1:${port}`);
-    // Detached and with its own log, or it would end with this process or hold its output open.
-    await asPostgres(root, [`${BIN}/pg_ctl`, '-D', DATA, '-l', '/pg/log', '-w', '-t', '60', 'start'], 'ignore');
+  if (!(await pidOf(root))) log(`starting PostgreSQL on 127.0.0.1:${port}`);
+  for (let attempt = 1; !(await pidOf(root)); attempt++) {
+    try {
+      await asPostgres(root, [`${BIN}/pg_ctl`, '-D', DATA, '-l', '/pg/log', '-w', '-t', '60', 'start']);
+    } catch (error) {
+      // The processes of one that was killed hold its memory for another moment.
+      if (attempt === START_ATTEMPTS) throw new Error(`PostgreSQL did not start: see ${root}/pg/log`, { cause: error });
+      await delay(500);
+    }
   }
   for (const extension of ['documentdb CASCADE', 'documentdb_extended_rum']) {
     await psql(root, port, `SET client_min_messages = warning; CREATE EXTENSION IF NOT EXISTS ${extension}`);
@@ -138,10 +152,8 @@ async function psql(root: string, port: number, sql: string): Promise<string> {
   return stdout;
 }
 
-async function asPostgres(root: string, command: string[], output: 'pipe' | 'ignore' = 'pipe'): Promise<void> {
-  const args = ['--userspec=postgres', root, ...command];
-  if (output === 'pipe') await run('chroot', args);
-  else execFileSync('chroot', args, { stdio: 'ignore' });
+async function asPostgres(root: string, command: string[]): Promise<void> {
+  await run('chroot', ['--userspec=postgres', root, ...command]);
 }
 
 /** The postmaster of that folder, if it runs. */

@@ -128,6 +128,7 @@ export class PostgresPool {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#pool.end(), this.#control.end()]);
+    await this.#pool.end();
+    await this.#control.end(); // last: what is still running may have to be cancelled through it
   }
 }

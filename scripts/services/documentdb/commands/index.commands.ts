@@ -1,5 +1,5 @@
 // Promises: indexes are built before the answer, whoever else builds the same ones at the same time; answers are shaped as
-// MongoDB's. Must never build two at once from here: the builds would only meet in PostgreSQL's catalogs and fail.
+// MongoDB's. Must never build two at once on one collection from here: the builds would only meet in PostgreSQL's catalogs and fail.
 import { decode, encode } from '../bson.codec.js';
 import type { Document } from '../bson.codec.js';
 import { Code, CommandError, isCatalogRace } from '../errors.js';
@@ -16,10 +16,15 @@ const LIST_INDEXES = statement(
   `SELECT cursorpage FROM documentdb_api.list_indexes_cursor_first_page($1::text, $2::documentdb_core.bson, 0)`,
 );
 
-let lastBuild: Promise<unknown> = Promise.resolve();
-function oneByOne<T>(build: () => Promise<T>): Promise<T> {
-  const built = lastBuild.then(build);
-  lastBuild = built.catch(() => undefined);
+const builds = new Map<string, Promise<unknown>>();
+function oneByOne<T>(collection: string, build: () => Promise<T>): Promise<T> {
+  const built = (builds.get(collection) ?? Promise.resolve()).then(build);
+  const settled = built
+    .catch(() => undefined)
+    .finally(() => {
+      if (builds.get(collection) === settled) builds.delete(collection);
+    });
+  builds.set(collection, settled);
   return built;
 }
 
@@ -33,7 +38,7 @@ async function createIndexes(scope: Scope): Promise<Document> {
     return { ...shard, createdCollectionAutomatically: made?.create_collection === 't', ok: 1 };
   };
   try {
-    return await (transaction ? build() : oneByOne(build));
+    return await (transaction ? build() : oneByOne(`${command.db}.${collection}`, build));
   } catch (error) {
     throw duplicatesFound(error as PostgresError, command.db, collection, command.body) ?? error;
   }
@@ -57,7 +62,8 @@ async function listIndexes(scope: Scope): Promise<Buffer> {
 }
 
 async function dropIndexes(scope: Scope): Promise<Buffer> {
-  return oneByOne(() => scope.document(DROP_INDEXES, [scope.command.db, scope.command.bytes]));
+  const { db, body, bytes } = scope.command;
+  return oneByOne(`${db}.${String(body.dropIndexes)}`, () => scope.document(DROP_INDEXES, [db, bytes]));
 }
 
 export const indexCommands = { createIndexes, dropIndexes, listIndexes };
