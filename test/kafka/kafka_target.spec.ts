@@ -10,6 +10,7 @@ import type { BatchAnswer, Job, JobContext } from '../../src/jobs/jobs.types.js'
 import { JobTargetsRegistry } from '../../src/jobs/targets/job_targets.registry.js';
 import { JobRejected, TargetOutcomeUnknown, TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
 import type { KafkaModuleOptions, KafkaSettings } from '../../src/kafka/kafka.options.js';
+import { sizeOfTopic } from './topic_offsets.js';
 
 // The client has other defaults under NODE_ENV=test, read when it is loaded: faults are shown as in production.
 process.env['NODE_ENV'] = 'production';
@@ -78,13 +79,11 @@ describe('kafka:<topic> targets', () => {
 
   async function createTopics(...names: string[]): Promise<void> {
     const topics = names.map((name) => ({ topic: name, numPartitions: 4 }));
-    await admin.createTopics({ topics, waitForLeaders: true });
+    await admin.createTopics({ topics, waitForLeaders: false });
+    for (const name of names) await sizeOf(name);
   }
 
-  async function sizeOf(name: string): Promise<number> {
-    const offsets = await admin.fetchTopicOffsets(name);
-    return offsets.reduce((sum, { high }) => sum + Number(high), 0);
-  }
+  const sizeOf = (name: string): Promise<number> => sizeOfTopic(admin, name);
 
   async function read(name: string, count: number) {
     const consumer = kafka().consumer({ groupId: randomUUID() });
@@ -305,6 +304,12 @@ describe('kafka:<topic> targets', () => {
     expect(await failureOf(pod.run(one()))).toBeInstanceOf(TargetUnreachable);
     await pod.producer.onApplicationShutdown();
     await new Promise((resolve) => silent.close(resolve));
+  });
+
+  it('refuse to start with timeouts that outlast a run of the lane', () => {
+    expect(() => openPod({ connect_timeout_ms: 3_000, request_timeout_ms: 10_501 })).toThrow(
+      /kafka.request_timeout_ms: .*\(15000\), got 15001/s,
+    );
   });
 
   it('let the sends under way end when the pod stops, and send nothing after', async () => {
