@@ -1,0 +1,24 @@
+/** The sample host. The order of imports matters: what is imported last is torn down first, so the loops stand last. */
+import { Module } from '@nestjs/common';
+import { MongooseModule } from '@nestjs/mongoose';
+import { DELIVERY_ORDER_TOPICS } from './examples/delivery_order/delivery_order.events.js';
+import { DeliveryOrderModule } from './examples/delivery_order/delivery_order.module.js';
+import { JobsModule, JobsWorkersModule } from './index.js';
+import { KafkaModule } from './kafka/kafka.module.js';
+
+function mongoUri(): string {
+  const uri = process.env['MONGO_URI'];
+  if (!uri) throw new Error('MONGO_URI is not set: it names the MongoDB replica set');
+  return uri;
+}
+
+@Module({
+  imports: [
+    MongooseModule.forRootAsync({ useFactory: () => ({ uri: mongoUri() }) }),
+    JobsModule.forRoot({}),
+    KafkaModule.forRoot({ topics: DELIVERY_ORDER_TOPICS }),
+    DeliveryOrderModule,
+    JobsWorkersModule,
+  ],
+})
+export class AppModule {}
