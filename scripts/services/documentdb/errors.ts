@@ -85,7 +85,7 @@ export function isCatalogRace({ code, constraint, message }: PostgresError): boo
   if (code === '23505') return !/^(collection_pk_\d+|documents_rum_index_\d+)$/.test(constraint ?? '');
   if (code === 'XX000')
     return /concurrently (updated|deleted)|could not open relation|cache lookup failed/.test(message);
-  if (code === 'M0000') return message.startsWith('Unable to create the specified collection');
+  if (code === 'M0000') return message.startsWith('Unable to create'); // a collection or a database, just made by another
   return code === '42P07' || code === '42P01';
 }
 
