@@ -22,12 +22,10 @@ export class BootError extends SidelaneError {}
 
 /** Work outlived its transaction and tried to write in it: the write would have escaped the commit. */
 export class TransactionEndedError extends SidelaneError {
-  constructor() {
-    super(
-      'transaction_ended',
-      'The ambient transaction of this call has ended: await all work inside inTransaction(), or pass `tx: null` to write outside of it on purpose.',
-      'tx',
-    );
+  constructor(
+    message = 'The transaction of this call has ended: await all work inside inTransaction(), or pass `tx: null` to write outside of it on purpose.',
+  ) {
+    super('transaction_ended', message, 'tx');
   }
 }
 

@@ -59,10 +59,18 @@ export class RunLoop {
     try {
       return await this.options.step();
     } catch (error) {
-      this.options.onError(this.options.name, error);
+      this.report(error);
       return this.options.errorDelayMs;
     } finally {
       this.lastRoundAt = this.options.clock.monotonic();
+    }
+  }
+
+  private report(error: unknown): void {
+    try {
+      this.options.onError(this.options.name, error);
+    } catch {
+      // whoever listens must not end the loop
     }
   }
 

@@ -39,12 +39,12 @@ function merge(
   }
   for (const [key, given] of Object.entries(raw)) {
     const path = prefix ? `${prefix}.${key}` : key;
-    const isGroup = !(path in rules) && Object.keys(rules).some((known) => known.startsWith(`${path}.`));
+    const isGroup = !Object.hasOwn(rules, path) && Object.keys(rules).some((known) => known.startsWith(`${path}.`));
     if (isGroup) {
       if (given !== undefined) {
         result[key] = merge(name, path, given, defaults[key] as Record<string, unknown>, rules, errors);
       }
-    } else if (!(path in rules)) {
+    } else if (!Object.hasOwn(rules, path)) {
       errors.push(`${name}.${path}: unknown option${hint(path, Object.keys(rules))}`);
     } else if (given !== undefined) {
       result[key] = given;

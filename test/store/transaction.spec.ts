@@ -429,3 +429,15 @@ describe('hooks on a transaction that somebody else commits', () => {
     expect(await visible()).toEqual([]);
   });
 });
+
+describe('work that ends its transaction by hand', () => {
+  it.each(['abortTransaction', 'commitTransaction'] as const)('%s fails the call and runs no hook', async (method) => {
+    const work = inTransaction(connection, async (tx) => {
+      await insert('by_hand', tx.session);
+      tx.afterCommit(() => void ran.push('hook'));
+      await tx.session[method]();
+    });
+    await expect(work).rejects.toBeInstanceOf(TransactionEndedError);
+    expect(ran).toEqual([]);
+  });
+});

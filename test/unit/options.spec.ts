@@ -145,3 +145,9 @@ describe('a table of rules of somebody else', () => {
     expect([defaults.group.size, raw.group.size]).toEqual([1, 5]);
   });
 });
+
+describe('names that every object inherits', () => {
+  it.each(['constructor', 'toString', 'hasOwnProperty'])('%s is an unknown option', (name) => {
+    expect(() => resolveJobsOptions({ [name]: 1 } as object, {})).toThrow(`jobs.${name}: unknown option`);
+  });
+});

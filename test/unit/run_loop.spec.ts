@@ -224,3 +224,22 @@ describe('a run loop', () => {
     expect(loop.lastRoundAt).toBe(570);
   });
 });
+
+describe('a run loop whose error listener throws', () => {
+  it('goes on with its next round', async () => {
+    const clock = new FakeClock();
+    const steps = new Steps();
+    const onError = (): never => {
+      throw new Error('the listener is broken');
+    };
+    const loop = new RunLoop({ name: 'test', clock, step: steps.step, errorDelayMs: 500, onError });
+    loop.start();
+    (await steps.next()).fail(new Error('the database is gone'));
+    await settle();
+    clock.advance(500);
+    (await steps.next()).end(1_000);
+    await settle();
+    await loop.stop();
+    expect(steps.started).toBe(2);
+  });
+});

@@ -53,8 +53,13 @@ export class DatabaseClock implements Clock {
   }
 
   after(ms: number, callback: () => void): Timer {
-    const handle = setTimeout(callback, Math.min(ms, MAX_TIMER_MS));
-    handle.unref();
+    let handle: NodeJS.Timeout;
+    const arm = (left: number): void => {
+      const step = Math.min(left, MAX_TIMER_MS);
+      handle = setTimeout(() => (left > step ? arm(left - step) : callback()), step);
+      handle.unref();
+    };
+    arm(ms);
     return { cancel: () => clearTimeout(handle) };
   }
 }

@@ -27,6 +27,8 @@ export class Tx implements ForeignTx {
   private readonly hooks: CommitHook[] = [];
   private ended = false;
   private doom: { error: unknown } | undefined;
+  /** @internal The work aborted or committed the session itself. */
+  endedByHand = false;
 
   constructor(
     readonly session: ClientSession,
@@ -57,6 +59,7 @@ export class Tx implements ForeignTx {
     await settled(this.session);
     this.ended = true;
     if (this.doom) throw this.doom.error;
+    this.endedByHand = !this.session.inTransaction();
   }
 
   /** @internal The attempt is over, one way or the other. */
@@ -101,6 +104,9 @@ export async function inTransaction<T>(
   } finally {
     attempt?.end();
   }
+  // The driver answers as if it had committed; nobody knows whether anything did, so no hook may run.
+  if (attempt?.endedByHand)
+    throw new TransactionEndedError('The work ended its transaction itself: leave that to inTransaction().');
   if (attempt) await runHooks(attempt.takeHooks());
   return result;
 }
