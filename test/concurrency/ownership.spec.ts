@@ -18,7 +18,7 @@ class Gate {
       name: T,
       lane: 'fast',
       handler: async (job) => {
-        this.starts.push(String(job.payload));
+        this.starts.push(JSON.stringify(job.payload));
         this.entered();
         await this.released;
       },
