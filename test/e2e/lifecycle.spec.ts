@@ -15,7 +15,10 @@ import {
   SideEffectService,
   type Job,
   type JobsEvent,
+  type JobsModuleOptions,
 } from '../../src/index.js';
+import mongoose from 'mongoose';
+import { JOBS_COLLECTIONS, type JobsCollections } from '../../src/jobs/store/collections.js';
 import { TestDatabase } from '../support/pod.js';
 
 const db = new TestDatabase();
@@ -39,11 +42,11 @@ class RequestScoped {
 @JobTarget({ name: 'mail:none', lane: 'fast' })
 class WithoutHandler {}
 
-function host(provider: Type): Type {
+function host(provider: Type, options: JobsModuleOptions = {}): Type {
   @Module({
     imports: [
       MongooseModule.forRoot(db.uri, { dbName: db.name }),
-      JobsModule.forRoot({ partitions: 2 }),
+      JobsModule.forRoot({ partitions: 2, ...options }),
       JobsWorkersModule,
     ],
     providers: [provider],
@@ -68,6 +71,18 @@ describe('a Nest application with its loops on', () => {
     expect(await ended).toMatchObject({ result: 'success', row: { target: 'mail:send' } });
     expect(app.get(Mailer).sent).toEqual([{ to: 'you' }]);
     await app.close();
+  });
+
+  it('with workers off it only enqueues: no partition, no liveness row, no run', async () => {
+    const app = await boot(host(Mailer, { workers: 'off' }));
+    await app.get(SideEffectService).enqueue('mail:send', 1);
+    const { partitions, workers, jobs } = app.get<JobsCollections>(JOBS_COLLECTIONS);
+    await app.close();
+    const connection = await mongoose.createConnection(db.uri, { dbName: db.name }).asPromise();
+    expect(await connection.collection(partitions.collectionName).countDocuments({ owner: { $ne: null } })).toBe(0);
+    expect(await connection.collection(workers.collectionName).countDocuments()).toBe(0);
+    expect(await connection.collection(jobs.collectionName).countDocuments({ status: 'PENDING' })).toBe(1);
+    await connection.close();
   });
 
   it('refuses a request-scoped target and one without a handler, by the name of the class', async () => {

@@ -44,6 +44,13 @@ describe('enqueue', () => {
     expect(pod.eventsOf('enqueued')).toHaveLength(1);
   });
 
+  it('without a key the partition comes from the dedupe_key', async () => {
+    await pod.sideEffect.enqueue('test:send', 1, { dedupe_key: 'created:7' });
+    const row = (await pod.jobs.findOne({}))!;
+    expect(row).toMatchObject({ order_key: 'created:7', partition: partitionOf('created:7', 4) });
+    expect(row).not.toHaveProperty('key');
+  });
+
   it('the ambient transaction is joined when tx was forgotten, and left with tx: null', async () => {
     const work = inTransaction(pod.connection, async () => {
       await pod.sideEffect.enqueue('test:send', { in: true });
