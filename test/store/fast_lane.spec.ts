@@ -142,6 +142,29 @@ describe('fast lane', () => {
     expect(await pod.jobs.countDocuments({ status: 'DEAD' })).toBe(1);
   });
 
+  it('behind a failed row of its batch nothing of the key starts, other keys do', async () => {
+    const recorder = new Recorder();
+    recorder.fail = (job) => (job.key === 'k0' && job.version === 0 ? new Error('no') : undefined);
+    const pod = await owner(recorder.target({ delivery_mode: 'at_least_once' }));
+    await pod.sideEffect.enqueueMany(rows(4, 2));
+    await pod.drain();
+    expect(recorder.order.filter((name) => name.startsWith('k0'))).toEqual(['k0:0']);
+    expect(recorder.order.filter((name) => name.startsWith('k1'))).toEqual(['k1:0', 'k1:1']);
+  });
+
+  it('a row of a batch whose turn comes when the lease is too short does not start, and is not taken for sent', async () => {
+    const clock = new FakeClock();
+    const recorder = new Recorder();
+    recorder.fail = () => void clock.advance(14_500); // 30 s lease, 15 s longest send, 1 s margin: too late for the next
+    const pod = await owner(recorder.target({ delivery_mode: 'at_least_once' }), clock);
+    await pod.sideEffect.enqueueMany(rows(2, 1));
+    await pod.lane.runOnce();
+    expect(recorder.order).toEqual(['k0:0']);
+    expect(await pod.jobs.find({}).toArray()).toMatchObject([{ version: 1, status: 'PENDING', attempts: 0 }]);
+    const [partition] = await pod.collections.partitions.find({}).toArray();
+    expect((await pod.jobs.findOne({}))!.outcome_token).toBe(partition!.inflight[0]!.token);
+  });
+
   it('held followers leave the probe: a second check finds nothing due', async () => {
     const recorder = new Recorder();
     recorder.fail = () => new Error('no');
