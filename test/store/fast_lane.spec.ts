@@ -155,7 +155,7 @@ describe('fast lane', () => {
   it('a row of a batch whose turn comes when the lease is too short does not start, and is not taken for sent', async () => {
     const clock = new FakeClock();
     const recorder = new Recorder();
-    recorder.fail = () => void clock.advance(14_500); // 30 s lease, 15 s longest send, 1 s margin: too late for the next
+    recorder.fail = () => clock.advance(14_500); // 30 s lease, 15 s longest send, 1 s margin: too late for the next
     const pod = await owner(recorder.target({ delivery_mode: 'at_least_once' }), clock);
     await pod.sideEffect.enqueueMany(rows(2, 1));
     await pod.lane.runOnce();
