@@ -18,7 +18,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(CLOCK) clock: Clock,
-    @Inject(JobsEvents) events: JobsEvents,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
     @Inject(FastLaneWorker) private readonly fastLane: FastLaneWorker,
   ) {
@@ -44,7 +44,11 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
   async onModuleDestroy(): Promise<void> {
     await this.fastLane.stop(this.config.shutdown_grace_ms);
     await this.heartbeat.stop(); // only now: running handlers need their leases renewed until they end
-    if (this.config.workers !== 'off') await this.leases.leave().catch(() => undefined); // else the leases expire
+    if (this.config.workers === 'off') return;
+    // A database that is away must not hold the shutdown: the leases expire by themselves, but somebody should know.
+    await this.leases
+      .leave()
+      .catch((error: unknown) => this.events.emit({ type: 'loop_failed', loop: 'leave', error }));
   }
 }
 

@@ -109,7 +109,7 @@ export class PartitionLeaseService {
   /** Judges what the last owners left in flight. A partition whose judgement fails stays closed and is tried again. */
   private async judgeTaken(): Promise<void> {
     for (const owned of this.held.values()) {
-      if (!owned.judged && !owned.lost) await this.judge.judge(owned);
+      if (!owned.judged && (await this.judge.judge(owned)) === 'lost') this.lose(owned);
     }
   }
 

@@ -31,17 +31,16 @@ export class TakeoverJudge {
     @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
-  async judge(owned: OwnedPartition): Promise<void> {
+  /** `lost`: another pod took the partition meanwhile, and judges what is left. */
+  async judge(owned: OwnedPartition): Promise<'judged' | 'lost'> {
     for (const mark of owned.unjudged) {
       const rows = await findUnsettled(this.collections, mark.ids, mark.token);
       if (rows.length > 0) await this.judgeRows(owned, mark, rows);
     }
-    await pullMarks(
-      this.collections,
-      owned.term,
-      owned.unjudged.map((mark) => mark.token),
-    );
+    const tokens = owned.unjudged.map((mark) => mark.token);
+    if ((await pullMarks(this.collections, owned.term, tokens)) === 'lost') return 'lost';
     owned.unjudged = [];
+    return 'judged';
   }
 
   private async judgeRows(owned: OwnedPartition, mark: InflightMark, rows: JobDoc[]): Promise<void> {
