@@ -1,5 +1,5 @@
 /** The public API of Sidelane. Hosts import nothing else. */
-export { SidelaneError, InvalidInputError, BootError, TransactionEndedError } from './common/errors.js';
+export { SidelaneError, InvalidInputError, BootError, ClaimLostError, TransactionEndedError } from './common/errors.js';
 export { CLOCK, type Clock } from './common/ports/clock.js';
 export { requestContext, type ContextStore, type RequestContext } from './common/request_context.js';
 export { inTransaction, afterCommit, Tx, type ForeignTx } from './common/utils/transaction.js';
@@ -19,7 +19,9 @@ export {
   JobTargetsRegistry,
   type RegisteredTarget,
   type JobTargetOptions,
+  type CodeRules,
 } from './jobs/targets/job_targets.registry.js';
+export type { RetryPolicy, DelaysPolicy, ExponentialPolicy } from './jobs/policy/retry.js';
 export { JobTarget, type JobTargetDeclaration, type JobTargetProvider } from './jobs/targets/job_target.decorator.js';
 export { KafkaModule } from './kafka/kafka.module.js';
 export type { KafkaModuleOptions } from './kafka/kafka.options.js';

@@ -29,6 +29,13 @@ export class TransactionEndedError extends SidelaneError {
   }
 }
 
+/** The row is no longer this run's: its lease ran out, an admin acted on it, or it was finished already. */
+export class ClaimLostError extends SidelaneError {
+  constructor(message: string) {
+    super('claim_lost', message);
+  }
+}
+
 /** Text of anything thrown, without ever throwing itself. */
 export function errorText(error: unknown): string {
   if (error instanceof Error) return error.message || error.name;

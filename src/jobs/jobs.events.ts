@@ -19,7 +19,17 @@ export type JobsEvent =
   /** A write that ends a run matched fewer rows than it named: somebody else had ended them. */
   | { type: 'outcome_lost'; target: string; partition: number; count: number }
   /** The outcome could not be written; it is kept and written before anything else of its cell runs. */
-  | { type: 'outcome_kept'; target: string; partition: number; error: unknown }
+  | { type: 'outcome_kept'; target: string; partition?: number; error: unknown }
+  /** Long lane: rows this pod runs (or ran) belong to nobody or to another pod now; their late outcomes change nothing. */
+  | { type: 'claim_lost'; target: string; count: number; rows: RowRef[]; where: 'renewal' | 'outcome' }
+  /** Long lane: rows were claimed, and ids that another pod won meanwhile. */
+  | { type: 'claimed'; rows: number; conflicts: number }
+  /** Long lane: leases that had expired while their rows ran. */
+  | { type: 'reclaimed'; again: number; dead: number; cancelled: number }
+  /** A row was removed because an admin cancelled it. */
+  | { type: 'cancelled'; row: RowRef }
+  /** A target's `on_dead` threw; the row is DEAD without what it would have written. */
+  | { type: 'on_dead_failed'; row: RowRef; error: unknown }
   | { type: 'round_failed'; target: string; partition: number; error: unknown }
   | { type: 'loop_failed'; loop: string; error: unknown }
   | { type: 'partitions_taken'; partitions: number[] }
@@ -27,7 +37,12 @@ export type JobsEvent =
   | { type: 'partitions_lost'; partitions: number[] }
   | { type: 'taken_over'; partition: number; target: string; dead: number; counted: number }
   | { type: 'target_paused'; target: string; reason: string; ms: number }
-  | { type: 'target_resumed'; target: string };
+  | { type: 'target_resumed'; target: string }
+  /** A slot of a schedule got no run: at the tick (nothing enqueued) or at its run (the row ended without its handler). */
+  | { type: 'slot_skipped'; code: string; slot: Date; at: 'tick' | 'run'; reason: string }
+  | { type: 'slot_enqueued'; code: string; slot: Date }
+  /** One schedule cannot be used (a bad stored expression or zone); the others go on. */
+  | { type: 'schedule_broken'; code: string; error: unknown };
 
 export type JobsListener = (event: JobsEvent) => void;
 

@@ -23,7 +23,7 @@ export class JobsLog {
         );
       case 'outcome_kept':
         return this.logger.error(
-          `outcome not written yet target=${event.target} partition=${event.partition}: ${errorText(event.error)}`,
+          `outcome not written yet target=${event.target}${event.partition === undefined ? '' : ` partition=${event.partition}`}: ${errorText(event.error)}`,
         );
       case 'round_failed':
         return this.logger.error(
@@ -47,7 +47,27 @@ export class JobsLog {
         );
       case 'target_resumed':
         return this.logger.log(`target resumed target=${event.target}`);
+      case 'claim_lost':
+        return this.logger.warn(
+          `claim lost target=${event.target} rows=${event.count} at=${event.where} ids=${event.rows.map((lost) => lost.id).join(' ')}`,
+        );
+      case 'reclaimed':
+        return this.logger.warn(
+          `reclaimed after their lease: again=${event.again} dead=${event.dead} cancelled=${event.cancelled}`,
+        );
+      case 'cancelled':
+        return this.logger.log(`job cancelled ${row(event.row)} result=cancelled`);
+      case 'on_dead_failed':
+        return this.logger.error(`on_dead failed ${row(event.row)}: ${errorText(event.error)}`);
+      case 'slot_skipped':
+        return this.logger.warn(
+          `schedule slot skipped code=${event.code} slot=${event.slot.toISOString()} at=${event.at} reason=${event.reason}`,
+        );
+      case 'schedule_broken':
+        return this.logger.error(`schedule cannot be used code=${event.code}: ${errorText(event.error)}`);
       case 'enqueued':
+      case 'claimed':
+      case 'slot_enqueued':
         return;
     }
   }

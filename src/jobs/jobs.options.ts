@@ -2,6 +2,7 @@
  * The engine's options: one table of defaults, one pure resolve-and-validate. Code injects the resolved `JobsConfig`,
  * never the raw options. Every tuning number of the reference (section 8) is here with the reference's value.
  */
+import type { CanActivate, Type } from '@nestjs/common';
 import { BootError } from '../common/errors.js';
 import type { ContextStore } from '../common/request_context.js';
 import { requestContext } from '../common/request_context.js';
@@ -41,6 +42,24 @@ export interface JobsConfig {
     /** Rows read longer ago than this are read again before they start. */
     readonly page_max_age_ms: number;
   };
+  readonly long_lane: {
+    /** Rows this pod runs at once. */
+    readonly slots: number;
+    /** How long a claim holds without a renewal. */
+    readonly lease_ms: number;
+    /** Interval of the one update that renews every running row. */
+    readonly renew_ms: number;
+    /** Longest run of a handler, where its target says nothing else. */
+    readonly timeout_ms: number;
+    /** Waits between checks while they come back empty. */
+    readonly idle_poll_ms: readonly number[];
+    /** Wait after an error of the database. */
+    readonly error_poll_ms: number;
+    /** Interval of the search for rows whose lease expired. */
+    readonly sweep_ms: number;
+    /** Interval of the look for cancel requests, while something runs. */
+    readonly cancel_check_ms: number;
+  };
   readonly lease: {
     readonly ttl_ms: number;
     readonly heartbeat_ms: number;
@@ -59,9 +78,20 @@ export interface JobsConfig {
     /** How long an unreachable target rests before one probe goes through. */
     readonly probe_ms: number;
   };
+  readonly admin: {
+    /** Nest guards (classes or instances) in front of every admin route. None: every admin route answers 403. */
+    readonly guards: readonly AdminGuardOption[];
+    /** Most rows one bulk action changes. */
+    readonly bulk_limit: number;
+    /** Most rows a count looks at; a larger one is told as "at least". */
+    readonly count_limit: number;
+  };
   /** Where trace and actor come from. */
   readonly context: ContextStore;
 }
+
+/** A class (resolved through Nest, so it may inject what the host provides) or an instance. */
+export type AdminGuardOption = Type<CanActivate> | CanActivate;
 
 type DeepPartial<T> = {
   [K in keyof T]?: T[K] extends readonly unknown[] | ContextStore
@@ -92,9 +122,20 @@ export const JOBS_DEFAULTS: JobsConfig = {
     cold_check_limit: 256,
     page_max_age_ms: 2_000,
   },
+  long_lane: {
+    slots: 10,
+    lease_ms: 5 * MINUTE,
+    renew_ms: MINUTE,
+    timeout_ms: 60 * MINUTE,
+    idle_poll_ms: [1_000, 2_000, 5_000, 10_000],
+    error_poll_ms: 1_000,
+    sweep_ms: 30_000,
+    cancel_check_ms: 5_000,
+  },
   lease: { ttl_ms: 30_000, heartbeat_ms: 10_000, margin_ms: 1_000, worker_ttl_ms: 30_000 },
   retry: { delays_ms: [1, 2, 4, 8, 16].map((minutes) => minutes * MINUTE), jitter: 0.1 },
   pause: { probe_ms: 30_000 },
+  admin: { guards: [], bulk_limit: 10_000, count_limit: 10_000 },
   context: requestContext,
 };
 
@@ -113,6 +154,14 @@ const RULES: Rules = {
   'fast_lane.error_poll_ms': { int: [10, 600_000] },
   'fast_lane.cold_check_limit': { int: [1, 10_000] },
   'fast_lane.page_max_age_ms': { int: [1, 600_000] },
+  'long_lane.slots': { int: [1, 10_000] },
+  'long_lane.lease_ms': { int: [100, 24 * 3_600_000] },
+  'long_lane.renew_ms': { int: [10, 24 * 3_600_000] },
+  'long_lane.timeout_ms': { int: [10, 30 * 24 * 3_600_000] },
+  'long_lane.idle_poll_ms': { ints: [10, 600_000] },
+  'long_lane.error_poll_ms': { int: [10, 600_000] },
+  'long_lane.sweep_ms': { int: [10, 3_600_000] },
+  'long_lane.cancel_check_ms': { int: [10, 3_600_000] },
   'lease.ttl_ms': { int: [100, 3_600_000] },
   'lease.heartbeat_ms': { int: [10, 3_600_000] },
   'lease.margin_ms': { int: [0, 60_000] },
@@ -120,6 +169,9 @@ const RULES: Rules = {
   'retry.delays_ms': { ints: [0, 365 * 24 * 60 * MINUTE] },
   'retry.jitter': { number: [0, 1] },
   'pause.probe_ms': { int: [10, 3_600_000] },
+  'admin.guards': { classes: true },
+  'admin.bulk_limit': { int: [1, 1_000_000] },
+  'admin.count_limit': { int: [1, 1_000_000] },
   context: { object: ['current', 'run'] },
 };
 
@@ -140,7 +192,7 @@ function workersFromEnv(env: Readonly<Record<string, string | undefined>>): { wo
   return { workers: env['JOBS_WORKERS'] === 'off' ? 'off' : 'on' };
 }
 
-function crossFieldErrors({ lease, fast_lane }: JobsConfig): string[] {
+function crossFieldErrors({ lease, fast_lane, long_lane }: JobsConfig): string[] {
   const errors: string[] = [];
   if (lease.heartbeat_ms > lease.ttl_ms / 2) {
     errors.push(
@@ -152,6 +204,12 @@ function crossFieldErrors({ lease, fast_lane }: JobsConfig): string[] {
   if (fast_lane.timeout_ms > room) {
     errors.push(
       `jobs.fast_lane.timeout_ms: expected at most lease.ttl_ms - lease.heartbeat_ms - lease.margin_ms (${room}), got ${fast_lane.timeout_ms}`,
+    );
+  }
+  // Two renewals in a row may fail before a claim is lost.
+  if (long_lane.renew_ms > long_lane.lease_ms / 3) {
+    errors.push(
+      `jobs.long_lane.renew_ms: expected at most a third of long_lane.lease_ms (${long_lane.lease_ms / 3}), got ${long_lane.renew_ms}`,
     );
   }
   return errors;

@@ -1,3 +1,5 @@
+import type { Tx } from '../common/utils/transaction.js';
+
 /** Names of the contract (reference, section 3), and the shapes that handlers and callers see. */
 
 /** `DONE` exists only where a target keeps finished rows (`keep_done_ms`). */
@@ -39,10 +41,26 @@ export interface Job<Payload = JsonValue> {
 
 /** What a handler may use beside its job. */
 export interface JobContext {
-  /** Aborts when the run's time is up or the engine lost the row: stop, nothing you still do will be recorded. */
+  /**
+   * Aborts when the run's time is up, an admin cancelled the row or the engine lost it: stop, nothing you still do will
+   * be recorded. `signal.reason` says which.
+   */
   readonly signal: AbortSignal;
   /** 1 for the first run. */
   readonly attempt: number;
+  readonly trace_id?: string;
+  readonly traceparent?: string;
+  /**
+   * Tells admins how far the run is: 0 to 100, and a few words. Long lane only; written with the next renewal at the
+   * latest, so calling it often costs nothing. Throws `invalid_progress` for anything but a number from 0 to 100.
+   */
+  progress(percent: number, note?: string): void;
+  /**
+   * Exactly-once chaining: runs `work` in the transaction that removes this row, so both happen or neither. Enqueue the
+   * next step in it. Throws `claim_lost` (and nothing of `work` is kept) when the row is no longer this run's. Once it
+   * resolved the row is gone: whatever the handler does afterwards changes nothing. Not for batch handlers.
+   */
+  complete(work: (tx: Tx) => Promise<unknown>): Promise<void>;
 }
 
 /** Answer of a batch handler: per row in order, `undefined` for success, an error otherwise. Nothing: all succeeded. */

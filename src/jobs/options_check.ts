@@ -9,6 +9,8 @@ export interface Rule {
   readonly boolean?: true;
   /** An object with these methods. */
   readonly object?: readonly string[];
+  /** A list of classes or objects. */
+  readonly classes?: true;
 }
 
 /** Path (`lease.ttl_ms`) to rule. */
@@ -71,6 +73,9 @@ function faultOf(rule: Rule, value: unknown): string | undefined {
     return `expected one of ${rule.oneOf.join(', ')}, got ${show(value)}`;
   }
   if (rule.boolean && typeof value !== 'boolean') return `expected true or false, got ${show(value)}`;
+  if (rule.classes && !(Array.isArray(value) && value.every((item) => /function|object/.test(typeof item) && item))) {
+    return `expected a list of classes or instances, got ${show(value)}`;
+  }
   if (rule.object) {
     const missing = rule.object.filter((method) => typeof (value as Record<string, unknown>)?.[method] !== 'function');
     if (missing.length > 0) return `expected an object with ${rule.object.join(' and ')}, got ${show(value)}`;

@@ -19,7 +19,12 @@ const { resolveKafkaOptions } = await import('../../src/kafka/kafka.options.js')
 const { KafkaProducer } = await import('../../src/kafka/kafka.producer.js');
 const { KafkaTargets } = await import('../../src/kafka/kafka.target.js');
 
-const context: JobContext = { signal: new AbortController().signal, attempt: 1 };
+const context: JobContext = {
+  signal: new AbortController().signal,
+  attempt: 1,
+  progress: () => undefined,
+  complete: () => Promise.reject(new Error('not used')),
+};
 const PRODUCE = 0;
 
 function jobOf(target: string, change: Partial<Job> = {}): Job {

@@ -56,7 +56,7 @@ export class TestDatabase {
   async reset(): Promise<void> {
     for (const pod of this.pods.splice(0)) await pod.close();
     const connection = await mongoose.createConnection(this.uri, { dbName: this.name }).asPromise();
-    for (const name of ['jobs', 'job_partitions', 'job_workers', 'job_meta', 'job_counters', 'orders']) {
+    for (const { name } of await connection.listCollections()) {
       await connection.collection(name).deleteMany({});
     }
     await connection.close();

@@ -18,13 +18,17 @@ import type { JobDoc } from '../store/jobs.schema.js';
 import { markInflight } from '../store/partition_lease.store.js';
 import type { Cell } from './cell.js';
 import { CellReader } from './cell_reader.js';
-import { JobRunner, type RunResults } from './job_runner.js';
+import { JobRunner } from './job_runner.js';
+import type { RunResults } from './run_results.js';
 import { JobOutcome, type PreparedOutcome } from './outcome.service.js';
 import { PartitionLeaseService } from './partition_lease.service.js';
 import { TargetPause } from './target_pause.js';
 
 /** `again`: there may be more. `empty`: nothing is due. `stopped`: lease, pause or shutdown ended the round. */
 export type RoundEnd = 'again' | 'empty' | 'stopped';
+
+/** Ends the round, or tells the keys of which nothing more of this page may start. */
+type BatchEnd = { end: RoundEnd } | { blocked: Set<string> };
 
 @Injectable()
 export class CellRound {
@@ -46,13 +50,15 @@ export class CellRound {
     if (cell.kept) await this.writeKept(cell, cell.kept);
     if (stopping() || !this.mayStart(cell)) return 'stopped';
     const now = this.clock.now();
+    // Both from before the read: cells of other targets refresh the partition's `rev` too, and this page would not see why.
     const readAt = this.clock.monotonic();
+    const { rev } = cell.owned;
     const page = await this.reader.next(cell, now);
     if (!page) return 'empty';
     const plan = planPage(page.rows, now, page.full);
     const deferred = await this.defer(cell, plan.held, now);
     const sequences = probe ? this.probeFirst(cell, plan.sequences) : plan.sequences;
-    const end = await this.runPage(cell, sequences, { probe, stopping, readAt });
+    const end = await this.runPage(cell, sequences, { probe, stopping, readAt, rev });
     if (end !== 'again') return end;
     if (deferred || plan.sequences.length > 0) {
       cell.walkProgress = true;
@@ -83,7 +89,7 @@ export class CellRound {
   private async runPage(
     cell: Cell,
     sequences: readonly (readonly JobDoc[])[],
-    round: { probe: boolean; stopping(): boolean; readAt: number },
+    round: { probe: boolean; stopping(): boolean; readAt: number; rev: number },
   ): Promise<RoundEnd> {
     const { target } = cell;
     const limits = { max_rows: round.probe ? 1 : target.max_in_flight, max_bytes: target.batch_bytes };
@@ -92,33 +98,41 @@ export class CellRound {
     while (rest.length > 0) {
       if (round.stopping() || cell.owned.releasing || !this.mayStart(cell)) return 'stopped';
       const next = takeBatch(rest, limits, suspect);
-      const end = await this.runBatch(cell, next.batch);
-      if (end.stopped) return 'stopped';
+      const batch = await this.runBatch(cell, next.batch, round.rev);
+      if ('end' in batch) return batch.end;
       if (round.probe) return 'again';
-      rest = next.rest.filter((sequence) => !end.blocked.has(sequence[0]!.order_key));
+      rest = next.rest.filter((sequence) => !batch.blocked.has(sequence[0]!.order_key));
       // Rows read long ago may have been overtaken by an earlier version or an admin: read again before more start.
       if (this.clock.monotonic() - round.readAt > this.config.fast_lane.page_max_age_ms) return 'again';
     }
     return 'again';
   }
 
-  private async runBatch(cell: Cell, batch: JobDoc[][]): Promise<{ stopped: boolean; blocked: Set<string> }> {
+  private async runBatch(cell: Cell, batch: JobDoc[][], rev: number): Promise<BatchEnd> {
     const { target, owned } = cell;
     const token = this.ids.token();
     const at = this.clock.now();
     const ids = batch.flat().map((row) => row._id);
     const mark = { target: target.name, mode: target.delivery_mode, token, ids, at };
-    if ((await markInflight(this.collections, owned.term, mark, at)) === 'lost') {
+    const marked = await markInflight(this.collections, { ...owned.term, rev }, mark, at);
+    if (marked.result === 'lost') {
       this.leases.lose(owned);
-      return { stopped: true, blocked: new Set() };
+      return { end: 'stopped' };
+    }
+    if (marked.result === 'changed') {
+      owned.rev = Math.max(owned.rev, marked.rev); // an admin cancelled or brought back rows since the page was read: read it again
+      return { end: 'again' };
     }
     const started = this.clock.monotonic();
     // Once more after the mark, and before every start: time may have gone by while it was written.
     const results = await this.runner.run(target, batch, () => this.mayStart(cell));
     const down = this.tellPause(cell, results);
     const blocked = this.isolateAndBlock(cell, results);
-    await this.settle(cell, this.outcome.prepare(cell.id, target, results, token, this.clock.monotonic() - started));
-    return { stopped: down, blocked };
+    await this.settle(
+      cell,
+      this.outcome.prepare(cell.id, target, results, { token, ms: this.clock.monotonic() - started }),
+    );
+    return down ? { end: 'stopped' } : { blocked };
   }
 
   /** What the results say about the target. Answers true when it is to rest. */

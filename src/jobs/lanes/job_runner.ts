@@ -4,21 +4,30 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { SidelaneError } from '../../common/errors.js';
 import { outsideTransaction } from '../../common/utils/transaction.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import type { Job, JobContext } from '../jobs.types.js';
+import type { JobContext } from '../jobs.types.js';
 import { classifyError, targetVerdict, type RunResult } from '../policy/outcome.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 import { TargetOutcomeUnknown } from '../targets/target_errors.js';
+import { JobOutcome } from './outcome.service.js';
+import { toJob } from './row_ref.js';
+import type { RunResults } from './run_results.js';
 
-export type RunResults = Map<JobDoc, RunResult>;
+/** What the long lane adds to a run: it can be called off from outside, and tells how far it is. */
+export interface LongRun {
+  readonly abort: AbortController;
+  progress(percent: number, note?: string): void;
+}
 
 @Injectable()
 export class JobRunner {
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(JobOutcome) private readonly outcome: JobOutcome,
   ) {}
 
   /** `mayStart` is asked right before each start: rows fetched early must not start after the lease is gone. */
@@ -27,6 +36,16 @@ export class JobRunner {
     if (target.batch_handler) await this.runBatch(target, sequences.flat(), results, mayStart);
     else await this.runSequences(target, sequences, results, mayStart);
     return results;
+  }
+
+  /** One row of the long lane. A run that takes too long ends as `timed_out`: one slow job is not its target being down. */
+  async runLong(target: RegisteredTarget, row: JobDoc, run: LongRun): Promise<RunResult> {
+    return this.attempt(target, row, {
+      call: (context) => target.handler!(toJob(row), context),
+      onValue: succeed,
+      timedOut: (error) => ({ kind: 'timed_out', error }),
+      ...run,
+    });
   }
 
   private async runSequences(
@@ -39,7 +58,8 @@ export class JobRunner {
     const runOne = async (sequence: JobDoc[]): Promise<void> => {
       for (const row of sequence) {
         if (halted || !mayStart()) return;
-        const result = await this.attempt(target, row, (context) => target.handler!(toJob(row), context), succeed);
+        const call = (context: JobContext): Promise<unknown> => target.handler!(toJob(row), context);
+        const result = await this.attempt(target, row, { call, onValue: succeed });
         results.set(row, result);
         if (targetVerdict(result, target.delivery_mode) === 'down') halted = true;
         if (result.kind !== 'success') return; // what stands behind it waits for its turn
@@ -56,15 +76,13 @@ export class JobRunner {
   ): Promise<void> {
     if (!mayStart()) return;
     let answer: readonly (Error | undefined)[] = [];
-    const whole = await this.attempt(
-      target,
-      rows[0]!,
-      (context) => target.batch_handler!(rows.map(toJob), context),
-      (value) => {
+    const whole = await this.attempt(target, rows[0]!, {
+      call: (context) => target.batch_handler!(rows.map(toJob), { ...context, complete: noCompletion }),
+      onValue: (value) => {
         answer = Array.isArray(value) ? (value as readonly (Error | undefined)[]) : [];
         return succeed();
       },
-    );
+    });
     rows.forEach((row, index) => {
       const error = answer[index];
       if (whole.kind === 'answered') results.set(row, { ...whole, speaks_for_many: rows.length > 1 });
@@ -74,31 +92,42 @@ export class JobRunner {
   }
 
   /** One call of a handler, in a clean context, with a deadline. */
-  private async attempt(
-    target: RegisteredTarget,
-    row: JobDoc,
-    call: (context: JobContext) => Promise<unknown>,
-    onValue: (value: unknown) => RunResult,
-  ): Promise<RunResult> {
-    const abort = new AbortController();
-    const context: JobContext = { signal: abort.signal, attempt: row.attempts + 1 };
-    const deadline = this.deadline(target, abort);
+  private async attempt(target: RegisteredTarget, row: JobDoc, run: Attempt): Promise<RunResult> {
+    const { abort = new AbortController() } = run;
+    let completed = false;
+    const context: JobContext = {
+      signal: abort.signal,
+      attempt: row.attempts + 1,
+      ...(row.trace_id !== undefined && { trace_id: row.trace_id }),
+      ...(row.traceparent !== undefined && { traceparent: row.traceparent }),
+      progress: run.progress ?? noProgress,
+      complete: async (work) => {
+        await this.outcome.complete(target, row, work);
+        completed = true;
+      },
+    };
+    const deadline = this.deadline(target, abort, run.timedOut ?? classifyError);
     try {
       const opened = { trace_id: row.trace_id, traceparent: row.traceparent, actor: { ...row.actor, via: 'system' } };
-      const work = outsideTransaction(() => this.config.context.run(opened, async () => call(context)));
-      return await Promise.race([work.then(onValue, classifyError), deadline.passed]);
+      const work = outsideTransaction(() => this.config.context.run(opened, async () => run.call(context)));
+      const result = await Promise.race([work.then(run.onValue, classifyError), deadline.passed]);
+      return completed ? { kind: 'completed' } : result;
     } finally {
       deadline.cancel();
     }
   }
 
-  private deadline(target: RegisteredTarget, abort: AbortController): { passed: Promise<RunResult>; cancel(): void } {
+  private deadline(
+    target: RegisteredTarget,
+    abort: AbortController,
+    timedOut: (error: unknown) => RunResult,
+  ): { passed: Promise<RunResult>; cancel(): void } {
     let cancel = (): void => undefined;
     const passed = new Promise<RunResult>((resolve) => {
       const timer = this.clock.after(target.timeout_ms, () => {
         const error = new TargetOutcomeUnknown(`no answer within ${target.timeout_ms} ms`);
         abort.abort(error);
-        resolve(classifyError(error));
+        resolve(timedOut(error));
       });
       cancel = () => timer.cancel();
     });
@@ -106,22 +135,19 @@ export class JobRunner {
   }
 }
 
+interface Attempt {
+  call(context: JobContext): Promise<unknown>;
+  onValue(value: unknown): RunResult;
+  /** Default: the end is unknown, which speaks against the target. */
+  timedOut?(error: unknown): RunResult;
+  abort?: AbortController;
+  progress?(percent: number, note?: string): void;
+}
+
 const succeed = (): RunResult => ({ kind: 'success' });
 
-function toJob(row: JobDoc): Job {
-  return {
-    id: row._id.toHexString(),
-    target: row.target,
-    code: row.code,
-    ...(row.key !== undefined && { key: row.key }),
-    version: row.version,
-    payload: row.payload,
-    dedupe_key: row.dedupe_key,
-    headers: row.headers ?? {},
-    attempts: row.attempts,
-    ...(row.trace_id !== undefined && { trace_id: row.trace_id }),
-    ...(row.traceparent !== undefined && { traceparent: row.traceparent }),
-    ...(row.actor !== undefined && { actor: row.actor }),
-    created_at: row.created_at,
-  };
-}
+/** Short sends have no progress to tell. */
+const noProgress = (): void => undefined;
+
+const noCompletion = (): Promise<never> =>
+  Promise.reject(new SidelaneError('not_supported', 'ctx.complete ends one row: a batch handler answers for many'));

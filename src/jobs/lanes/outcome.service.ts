@@ -1,36 +1,55 @@
 /**
- * The only place that ends a run: decides per row (policy/outcome), translates (store/outcome_update), applies.
+ * The only place that ends a run, for both lanes: decides per row (policy/outcome), translates (store/outcome_update),
+ * applies.
  *
- * What if we die before the write? The mark names the rows, and the next owner judges them. After it? The rows are
- * settled under the mark's token. What if its reply is lost? The same prepared outcome is written again: every part
- * of it is fenced and done at most once. What if we wake up ten minutes later? The fences match nothing, which is
- * counted (`outcome_lost`) and otherwise a normal result.
+ * What if we die before the write? Fast lane: the mark names the rows, and the next owner judges them. Long lane: the
+ * lease runs out, and the row is reclaimed. After it? The rows are settled. What if its reply is lost? The same prepared
+ * outcome is written again: every part of it is fenced and done at most once. What if we wake up ten minutes later? The
+ * fences match nothing, which is counted (`outcome_lost`, `claim_lost`) and otherwise a normal result.
  */
 import { Inject, Injectable } from '@nestjs/common';
-import type { mongo, Types } from 'mongoose';
+import type { mongo } from 'mongoose';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { RANDOM, type Random } from '../../common/ports/random.js';
-import { errorText } from '../../common/errors.js';
+import { ClaimLostError, errorText, SidelaneError } from '../../common/errors.js';
+import { ambientTx, inTransaction, type Tx } from '../../common/utils/transaction.js';
 import { JobsEvents, type JobsEvent } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import { decideRow, type RunResult } from '../policy/outcome.js';
+import { JobLane } from '../jobs.types.js';
+import { decideRow, type RowDecision, type RunResult } from '../policy/outcome.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
-import { releaseFollowers, type CellId, type KeyRef } from '../store/fast_lane.store.js';
+import { releaseFollowers, type KeyRef } from '../store/fast_lane.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
-import { deleteFinished, writeOutcomes } from '../store/outcome.store.js';
-import { failureOperation, stampOperations } from '../store/outcome_update.js';
-import type { RegisteredTarget } from '../targets/job_targets.registry.js';
-import type { RunResults } from './job_runner.js';
+import { deleteFinished, finishIn, writeOutcomeIn, writeOutcomes } from '../store/outcome.store.js';
+import {
+  doneOperation,
+  failureOperations,
+  stampOperations,
+  type Operation,
+  type RunRecord,
+} from '../store/outcome_update.js';
+import { rulesFor, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import { POD, type Pod } from './pod.js';
-import { rowRef } from './row_ref.js';
+import { rowRef, toJob } from './row_ref.js';
+import type { RunResults } from './run_results.js';
+
+/** Where an outcome belongs: a cell, or a target of the long lane. */
+export interface OutcomeScope {
+  readonly target: string;
+  readonly partition?: number;
+}
+
+type UpdateOne = Extract<Operation, { updateOne: unknown }>;
 
 /** A decided outcome on its way into the database. Parts that are written are emptied, so it can be written again. */
 export interface PreparedOutcome {
-  readonly cell: CellId;
-  completed: Types.ObjectId[];
-  operations: mongo.AnyBulkWriteOperation<JobDoc>[];
+  readonly scope: OutcomeScope;
+  completed: JobDoc[];
+  operations: Operation[];
   /** Rows the operations speak of. */
-  rows: number;
+  rows: JobDoc[];
+  /** Rows that go DEAD in a transaction of their own, with their target's `on_dead`. */
+  dead: { row: JobDoc; operation: UpdateOne; unlessMatched: Operation[]; target: RegisteredTarget }[];
   release: KeyRef[];
   events: JobsEvent[];
   /** A write was tried before: fewer matches than rows are then expected, not lost. */
@@ -48,34 +67,25 @@ export class JobOutcome {
     @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
-  prepare(cell: CellId, target: RegisteredTarget, results: RunResults, token: string, ms: number): PreparedOutcome {
+  /** `token`: the mark under which fast-lane rows ran; a long-lane row carries its claim itself. */
+  prepare(
+    scope: OutcomeScope,
+    target: RegisteredTarget,
+    results: RunResults,
+    { token = '', ms }: { token?: string; ms: number },
+  ): PreparedOutcome {
     const now = this.clock.now();
-    const prepared: PreparedOutcome = {
-      cell,
-      completed: [],
-      operations: [],
-      rows: 0,
-      release: [],
-      events: [],
-      repeated: false,
-    };
-    const rules = { ...target, retry: this.config.retry };
+    const prepared = emptyOutcome(scope);
     const stamped: JobDoc[] = [];
     for (const [row, result] of results) {
-      const decision = decideRow(row, result, rules, now, this.random());
-      if (decision.do === 'complete') prepared.completed.push(row._id);
-      else if (decision.do === 'stamp') stamped.push(row);
-      else {
-        const run = { token, pod: this.pod.id, now, ms, class: result.kind, history_size: this.config.history_size };
-        prepared.operations.push(failureOperation(row, decision, run));
-        prepared.rows++;
-      }
-      const ended = decision.do === 'dead' || (decision.do === 'complete' && row.attempts > 0);
-      if (ended) prepared.release.push(row); // a head that had waited is gone: what was deferred behind it comes due
-      prepared.events.push(...this.eventsOf(row, result, decision, ms));
+      const decision = decideRow(row, result, rulesFor(target, row.code), now, this.random());
+      const run = this.runRecord(target, { token, now, ms, class: result.kind });
+      this.place(prepared, { target, row, decision, run, stamped });
+      if (releasesFollowers(row, decision)) prepared.release.push(row);
+      prepared.events.push(...eventsOf(row, result, decision, ms));
     }
     prepared.operations.push(...stampOperations(stamped, token));
-    prepared.rows += stamped.length;
+    prepared.rows.push(...stamped);
     return prepared;
   }
 
@@ -85,13 +95,17 @@ export class JobOutcome {
     prepared.repeated = true;
     if (prepared.completed.length > 0) {
       const deleted = await deleteFinished(this.collections, prepared.completed);
-      this.countLost(prepared.cell, again ? 0 : prepared.completed.length - deleted);
+      if (!again) this.countLost(prepared, prepared.completed, deleted);
       prepared.completed = [];
     }
     if (prepared.operations.length > 0) {
       const matched = await writeOutcomes(this.collections, prepared.operations);
-      this.countLost(prepared.cell, again ? 0 : prepared.rows - matched);
+      if (!again) this.countLost(prepared, prepared.rows, matched);
       prepared.operations = [];
+    }
+    while (prepared.dead.length > 0) {
+      await this.writeDead(prepared, prepared.dead[0]!, again);
+      prepared.dead.shift();
     }
     if (prepared.release.length > 0) {
       await releaseFollowers(this.collections, prepared.release, this.clock.now());
@@ -100,21 +114,159 @@ export class JobOutcome {
     for (const event of prepared.events.splice(0)) this.events.emit(event);
   }
 
-  private countLost(cell: CellId, count: number): void {
-    if (count > 0) this.events.emit({ type: 'outcome_lost', ...cell, count });
+  /**
+   * Ends a row that succeeded, together with what its handler still has to write (`ctx.complete`). Who else may end it?
+   * A takeover, a reclaim, an admin: then the fence matches nothing, and nothing of `work` is kept. If the commit's reply
+   * is lost for good the handler sees an error, and its outcome's fence tells what is true.
+   */
+  async complete(target: RegisteredTarget, row: JobDoc, work: (tx: Tx) => Promise<unknown>): Promise<void> {
+    if (ambientTx()?.open) {
+      throw new SidelaneError(
+        'transaction_open',
+        'ctx.complete opens its own transaction: call it outside of yours',
+        'tx',
+      );
+    }
+    const now = this.clock.now();
+    const keep = target.keep_done_ms === undefined ? undefined : { now, keep_done_ms: target.keep_done_ms };
+    await inTransaction(this.collections.connection, async (tx) => {
+      if ((await finishIn(tx.session, this.collections, row, keep)) === 'lost') {
+        throw new ClaimLostError(`job ${row._id.toHexString()} is no longer this run's: nothing was written`);
+      }
+      await work(tx);
+    });
+    if (row.lane === JobLane.fast && row.attempts > 0)
+      await releaseFollowers(this.collections, [row], this.clock.now());
   }
 
-  private eventsOf(
-    row: JobDoc,
-    result: RunResult,
-    decision: { do: string; attempts?: number },
-    ms: number,
-  ): JobsEvent[] {
-    if (result.kind === 'not_started') return [];
-    const ref = rowRef(row, decision.attempts ?? row.attempts);
-    const ended: JobsEvent = { type: 'run_ended', row: ref, result: result.kind, ms };
-    if (decision.do !== 'dead') return [ended];
-    const reason = 'error' in result ? errorText(result.error) : result.kind;
-    return [ended, { type: 'dead', row: ref, reason }];
+  /** Writes takeovers and reclaims; DEAD ones of targets with `on_dead` in a transaction each. Answers how many matched. */
+  async writeJudged(
+    judged: readonly { row: JobDoc; operation: UpdateOne; target: RegisteredTarget | undefined; dead: boolean }[],
+  ): Promise<number> {
+    const alone = judged.filter(({ target, dead }) => dead && target?.on_dead);
+    const rest = judged.filter((each) => !alone.includes(each)).map(({ operation }) => operation);
+    let matched = rest.length === 0 ? 0 : await writeOutcomes(this.collections, rest);
+    for (const { row, operation, target } of alone) {
+      if (await this.endDead(row, operation, target!)) matched++;
+    }
+    return matched;
   }
+
+  runRecord(target: RegisteredTarget | undefined, run: Pick<RunRecord, 'token' | 'now' | 'ms' | 'class'>): RunRecord {
+    const { history_size } = this.config;
+    return { ...run, pod: this.pod.id, history_size, keep_dead_ms: target?.keep_dead_ms };
+  }
+
+  private place(
+    prepared: PreparedOutcome,
+    {
+      target,
+      row,
+      decision,
+      run,
+      stamped,
+    }: { target: RegisteredTarget; row: JobDoc; decision: RowDecision; run: RunRecord; stamped: JobDoc[] },
+  ): void {
+    switch (decision.do) {
+      case 'nothing':
+        return;
+      case 'stamp':
+        stamped.push(row);
+        return;
+      case 'complete':
+        if (target.keep_done_ms === undefined) prepared.completed.push(row);
+        else {
+          prepared.operations.push(doneOperation(row, run.now, target.keep_done_ms));
+          prepared.rows.push(row);
+        }
+        return;
+      case 'dead':
+        if (target.on_dead) {
+          const [operation, ...unlessMatched] = failureOperations(row, decision, run);
+          prepared.dead.push({ row, operation: operation as UpdateOne, unlessMatched, target });
+          return;
+        }
+        prepared.operations.push(...failureOperations(row, decision, run));
+        prepared.rows.push(row);
+        return;
+      case 'retry':
+        prepared.operations.push(...failureOperations(row, decision, run));
+        prepared.rows.push(row);
+    }
+  }
+
+  private async writeDead(
+    prepared: PreparedOutcome,
+    { row, operation, unlessMatched, target }: PreparedOutcome['dead'][number],
+    again: boolean,
+  ): Promise<void> {
+    let written = await this.endDead(row, operation, target);
+    if (!written && unlessMatched.length > 0) written = (await writeOutcomes(this.collections, unlessMatched)) > 0;
+    if (!written && !again) this.countLost(prepared, [row], 0);
+  }
+
+  /**
+   * DEAD and `on_dead` in one transaction. A fault of the hook itself must not keep the row alive for ever: the row then
+   * goes DEAD without it, and the event says so. A fault of the database is thrown: the outcome is kept and written later.
+   */
+  private async endDead(row: JobDoc, operation: UpdateOne, target: RegisteredTarget): Promise<boolean> {
+    try {
+      return await inTransaction(this.collections.connection, async (tx) => {
+        const dead = await writeOutcomeIn(tx.session, this.collections, operation);
+        if (dead) await callOnDead(target, dead, tx);
+        return dead !== undefined;
+      });
+    } catch (error) {
+      if (!(error instanceof OnDeadFailed)) throw error;
+      this.events.emit({ type: 'on_dead_failed', row: rowRef(row, row.attempts), error: error.cause });
+      return (await writeOutcomes(this.collections, [operation])) === 1;
+    }
+  }
+
+  private countLost(prepared: PreparedOutcome, rows: readonly JobDoc[], matched: number): void {
+    const count = rows.length - matched;
+    if (count <= 0) return;
+    const { target, partition } = prepared.scope;
+    if (partition !== undefined) this.events.emit({ type: 'outcome_lost', target, partition, count });
+    // Which of several rows were lost is not in the answer of a bulk write; a single one is known.
+    else
+      this.events.emit({
+        type: 'claim_lost',
+        count,
+        target,
+        where: 'outcome',
+        rows: rows.length === 1 ? rows.map((row) => rowRef(row, row.attempts)) : [],
+      });
+  }
+}
+
+class OnDeadFailed extends Error {}
+
+async function callOnDead(target: RegisteredTarget, row: JobDoc, tx: Tx): Promise<void> {
+  try {
+    await target.on_dead!(toJob(row), tx);
+  } catch (error) {
+    // A conflict inside the transaction is the driver's business: it runs the whole attempt again.
+    if ((error as Partial<mongo.MongoError>).hasErrorLabel?.('TransientTransactionError')) throw error;
+    throw new OnDeadFailed('on_dead failed', { cause: error });
+  }
+}
+
+export function emptyOutcome(scope: OutcomeScope): PreparedOutcome {
+  return { scope, completed: [], operations: [], rows: [], dead: [], release: [], events: [], repeated: false };
+}
+
+/** A head that had waited is gone: what was deferred behind it comes due. The long lane knows no order. */
+function releasesFollowers(row: JobDoc, decision: RowDecision): boolean {
+  if (row.lane !== JobLane.fast) return false;
+  return decision.do === 'dead' || (decision.do === 'complete' && row.attempts > 0);
+}
+
+function eventsOf(row: JobDoc, result: RunResult, decision: RowDecision, ms: number): JobsEvent[] {
+  if (result.kind === 'not_started') return [];
+  const ref = rowRef(row, 'attempts' in decision ? decision.attempts : row.attempts);
+  const ended: JobsEvent = { type: 'run_ended', row: ref, result: result.kind, ms };
+  if (decision.do !== 'dead') return [ended];
+  const reason = 'error' in result ? errorText(result.error) : result.kind;
+  return [ended, { type: 'dead', row: ref, reason }];
 }

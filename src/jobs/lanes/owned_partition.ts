@@ -20,6 +20,8 @@ export class OwnedPartition {
     public deadline: number,
     /** What the last owner left in flight; judged before anything of this partition runs. */
     public unjudged: InflightMark[],
+    /** Count of admin actions on the partition's rows, as last seen; compared by every mark. */
+    public rev: number,
   ) {}
 
   get partition(): number {

@@ -153,9 +153,9 @@ export class PartitionLeaseService {
   }
 
   private adopt(rows: PartitionDoc[], deadline: number): void {
-    for (const { partition, lease_token, inflight } of rows) {
+    for (const { partition, lease_token, inflight, rev } of rows) {
       const term = { partition, owner: this.pod.id, lease_token: lease_token! };
-      this.held.set(partition, new OwnedPartition(term, deadline, inflight));
+      this.held.set(partition, new OwnedPartition(term, deadline, inflight, rev ?? 0));
     }
   }
 

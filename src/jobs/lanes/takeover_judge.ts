@@ -14,11 +14,11 @@ import { judgeTakeover } from '../policy/takeover.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import { findUnsettled, releaseFollowers } from '../store/fast_lane.store.js';
 import type { InflightMark, JobDoc } from '../store/jobs.schema.js';
-import { writeOutcomes } from '../store/outcome.store.js';
 import { takeoverOperation } from '../store/outcome_update.js';
 import { pullMarks } from '../store/partition_lease.store.js';
+import { JobTargetsRegistry } from '../targets/job_targets.registry.js';
 import type { OwnedPartition } from './owned_partition.js';
-import { POD, type Pod } from './pod.js';
+import { JobOutcome } from './outcome.service.js';
 import { rowRef } from './row_ref.js';
 
 @Injectable()
@@ -27,7 +27,8 @@ export class TakeoverJudge {
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
     @Inject(CLOCK) private readonly clock: Clock,
-    @Inject(POD) private readonly pod: Pod,
+    @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
+    @Inject(JobOutcome) private readonly outcome: JobOutcome,
     @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
@@ -45,29 +46,15 @@ export class TakeoverJudge {
 
   private async judgeRows(owned: OwnedPartition, mark: InflightMark, rows: JobDoc[]): Promise<void> {
     const now = this.clock.now();
-    const run = {
-      token: mark.token,
-      pod: this.pod.id,
-      now,
-      ms: 0,
-      class: 'taken_over',
-      history_size: this.config.history_size,
-    };
-    const judged = rows.map((row) => ({
-      row,
-      verdict: judgeTakeover(mark.mode, row.crashes, this.config.max_crashes),
-    }));
-    await writeOutcomes(
-      this.collections,
-      judged.map(({ row, verdict }) => takeoverOperation(row, verdict, run)),
-    );
-    const dead = judged.filter(({ verdict }) => verdict.do === 'dead');
-    if (dead.length > 0)
-      await releaseFollowers(
-        this.collections,
-        dead.map(({ row }) => row),
-        now,
-      );
+    const target = this.targets.get(mark.target);
+    const run = this.outcome.runRecord(target, { token: mark.token, now, ms: 0, class: 'taken_over' });
+    const judged = rows.map((row) => {
+      const verdict = judgeTakeover(mark.mode, row.crashes, this.config.max_crashes);
+      return { row, verdict, target, dead: verdict.do === 'dead', operation: takeoverOperation(row, verdict, run) };
+    });
+    await this.outcome.writeJudged(judged);
+    const dead = judged.filter((each) => each.dead).map(({ row }) => row);
+    if (dead.length > 0) await releaseFollowers(this.collections, dead, now);
     for (const { row, verdict } of judged) {
       if (verdict.do === 'dead')
         this.events.emit({ type: 'dead', row: rowRef(row, row.attempts), reason: verdict.reason });

@@ -12,6 +12,10 @@ export type RunResult =
   | { readonly kind: 'rejected'; readonly error: unknown }
   | { readonly kind: 'unreachable'; readonly error: unknown }
   | { readonly kind: 'unknown'; readonly error: unknown; readonly target_up: boolean }
+  /** The handler did not come back within `timeout_ms`, and its target is not to blame (long lane). */
+  | { readonly kind: 'timed_out'; readonly error: unknown }
+  /** Its handler removed the row itself, in a transaction (`ctx.complete`): nothing is left to write. */
+  | { readonly kind: 'completed' }
   /** Stood behind a failed row, or time ran out before its turn. */
   | { readonly kind: 'not_started' };
 
@@ -19,8 +23,10 @@ export type RowDecision =
   | { readonly do: 'complete' }
   | { readonly do: 'retry'; readonly attempts: number; readonly next_run_at: Date; readonly error: unknown }
   | { readonly do: 'dead'; readonly attempts: number; readonly error: unknown }
-  /** Stays as it is, but its run is accounted for: a takeover must not mistake it for sent. */
-  | { readonly do: 'stamp' };
+  /** Stays as it is, but its run is accounted for: a takeover must not mistake it for sent. A claim is given back. */
+  | { readonly do: 'stamp' }
+  /** The row is gone already. */
+  | { readonly do: 'nothing' };
 
 export type TargetVerdict = 'up' | 'down' | 'silent';
 
@@ -51,6 +57,14 @@ export function decideRow(
   switch (result.kind) {
     case 'success':
       return { do: 'complete' };
+    case 'completed':
+      return { do: 'nothing' };
+    case 'timed_out':
+      // It may be running still. At most once must not start it again; at least once pays an attempt and waits.
+      if (rules.delivery_mode === DeliveryMode.atMostOnce) {
+        return { do: 'dead', attempts: row.attempts, error: result.error };
+      }
+      return charge(row.attempts + 1, result.error, rules, now, random);
     case 'answered':
       if (result.speaks_for_many) return { do: 'stamp' };
       return charge(row.attempts + 1, result.error, rules, now, random);
@@ -78,6 +92,7 @@ function charge(attempts: number, error: unknown, rules: OutcomeRules, now: Date
 export function targetVerdict(result: RunResult, mode: DeliveryMode): TargetVerdict {
   switch (result.kind) {
     case 'success':
+    case 'completed':
     case 'answered':
       return 'up';
     case 'unreachable':
@@ -85,6 +100,7 @@ export function targetVerdict(result: RunResult, mode: DeliveryMode): TargetVerd
     case 'unknown':
       return result.target_up && mode === DeliveryMode.atMostOnce ? 'up' : 'down';
     case 'rejected':
+    case 'timed_out':
     case 'not_started':
       return 'silent';
   }

@@ -17,7 +17,7 @@ export async function ensureIndexes(collections: JobsCollections): Promise<void>
   await ensure(collections.jobs, JOB_INDEXES);
   await ensure(collections.partitions, PARTITION_INDEXES);
   await ensure(collections.workers, WORKER_INDEXES);
-  await collections.createCounters();
+  await collections.createBare();
 }
 
 async function ensure(collection: IndexedCollection, specs: readonly IndexSpec[]): Promise<void> {
@@ -92,7 +92,7 @@ export async function seedPartitions({ partitions }: JobsCollections, count: num
   const upserts = Array.from({ length: count }, (_, partition) => ({
     updateOne: {
       filter: { partition },
-      update: { $setOnInsert: { owner: null, lease_until: null, inflight: [] } },
+      update: { $setOnInsert: { owner: null, lease_until: null, inflight: [], rev: 0 } },
       upsert: true,
     },
   }));

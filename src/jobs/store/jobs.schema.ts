@@ -10,6 +10,18 @@ export interface HistoryEntry {
   error?: string;
 }
 
+export interface JobProgress {
+  percent: number;
+  note?: string;
+  at: Date;
+}
+
+export interface CancelRequest {
+  at: Date;
+  by: string;
+  reason: string;
+}
+
 export interface JobDoc {
   _id: Types.ObjectId;
   code: string;
@@ -24,7 +36,7 @@ export interface JobDoc {
   dedupe_key: string;
   status: JobStatus;
   attempts: number;
-  /** Takeovers that found the row in flight. */
+  /** Takeovers that found the row in flight (fast lane), leases that expired while it ran (long lane). */
   crashes: number;
   priority: JobPriority;
   /** The earliest time the caller asked for; `next_run_at` never goes below it. */
@@ -33,7 +45,20 @@ export interface JobDoc {
   last_error?: string;
   /** Token of the last mark whose result for this row is known. */
   outcome_token?: string;
+  /** Long lane, while RUNNING: pod, fence and lease of the claim. */
+  claimed_by?: string;
+  claim_token?: string;
+  lease_until?: Date;
+  started_at?: Date;
+  /** Exclusive codes, while RUNNING: `code`, or `code#n` for the n-th of `max_running`. */
+  running_code?: string;
+  progress?: JobProgress;
+  /** An admin wants this RUNNING row gone: its handler's signal aborts, and however the run ends the row is removed. */
+  cancel_requested?: CancelRequest;
+  /** When the row went DEAD or DONE. */
   closed_at?: Date;
+  /** Set only where retention is switched on; the TTL index deletes the row then. */
+  expire_at?: Date;
   trace_id?: string;
   traceparent?: string;
   actor?: Record<string, unknown>;
@@ -60,6 +85,11 @@ export interface PartitionDoc {
   lease_token?: string;
   lease_until: Date | null;
   inflight: InflightMark[];
+  /**
+   * Bumped by every admin action on a row of this partition, in the action's transaction; compared by the mark. So a row
+   * that was cancelled, or whose key got an earlier row back, never starts from a page that was read before.
+   */
+  rev?: number;
 }
 
 export interface WorkerDoc {
@@ -76,6 +106,37 @@ export interface MetaDoc {
   partitions: number;
 }
 
+/** One row per target that is or was paused (design, section 3). Missing: the target is open. */
+export interface TargetDoc {
+  _id: string;
+  state: 'open' | 'paused';
+  since: Date;
+  reason: string;
+  /** `engine`: nothing reached the target; it is probed. `admin`: rests until an admin resumes it. */
+  by: 'engine' | 'admin';
+  /** Name of the admin who paused or resumed it. */
+  actor?: string;
+  /** Engine pauses: no probe before this time. */
+  probe_at?: Date;
+  /** Pod that holds the permit for the one probe, and until when. */
+  probe_by?: string;
+  probe_until?: Date;
+}
+
+/** One row per change an admin made, written in the change's own transaction. */
+export interface AuditDoc {
+  _id: Types.ObjectId;
+  at: Date;
+  /** Who: as the host's guard left it on the request. */
+  actor: string;
+  /** `job.retry`, `jobs.skip`, `target.pause`, `schedule.override`, … */
+  action: string;
+  /** Id, target name, schedule code; for bulk actions the filter as JSON. */
+  subject: string;
+  count: number;
+  reason?: string;
+}
+
 export interface CounterDoc {
   _id: string;
   seq: number;
@@ -86,6 +147,12 @@ export interface IndexSpec extends mongo.IndexDescription {
 }
 
 const PENDING_FAST = { status: 'PENDING', lane: 'fast' } as const;
+
+/**
+ * Target first: the rows of a paused or unknown target are never looked at, however many there are. A claim reads one
+ * target at a time, where priority and due time come in index order.
+ */
+const PENDING_LONG = { status: 'PENDING', lane: 'long' } as const;
 
 export const JOB_INDEXES: readonly IndexSpec[] = [
   {
@@ -98,8 +165,26 @@ export const JOB_INDEXES: readonly IndexSpec[] = [
     key: { target: 1, partition: 1, order_key: 1, version: 1, _id: 1 },
     partialFilterExpression: PENDING_FAST,
   },
+  {
+    name: 'due_long',
+    key: { target: 1, priority: -1, next_run_at: 1, _id: 1, code: 1 },
+    partialFilterExpression: PENDING_LONG,
+  },
+  { name: 'leases', key: { lease_until: 1 }, partialFilterExpression: { status: 'RUNNING' } },
+  {
+    name: 'running',
+    key: { running_code: 1 },
+    unique: true,
+    partialFilterExpression: { status: 'RUNNING', running_code: { $exists: true } },
+  },
   { name: 'dedupe', key: { dedupe_key: 1 }, unique: true },
   { name: 'admin', key: { status: 1, _id: -1 } },
+  {
+    name: 'expiry',
+    key: { expire_at: 1 },
+    expireAfterSeconds: 0,
+    partialFilterExpression: { expire_at: { $exists: true } },
+  },
 ];
 
 export const PARTITION_INDEXES: readonly IndexSpec[] = [{ name: 'partition', key: { partition: 1 }, unique: true }];

@@ -5,6 +5,7 @@
  * Fences: every write names the owner and the token of this term of ownership, and a lease that has not run out. A
  * write that matches nothing means "lost", a normal result. `now` is the database's time as the pod measured it.
  */
+import type { mongo } from 'mongoose';
 import type { JobLane } from '../jobs.types.js';
 import type { JobsCollections } from './collections.js';
 import type { InflightMark, PartitionDoc, WorkerDoc } from './jobs.schema.js';
@@ -61,22 +62,34 @@ export async function releasePartition({ partitions }: JobsCollections, term: Te
   return result.matchedCount === 1;
 }
 
+/** `changed`: an admin acted on rows of the partition since `rev` was read, so what was read before may be untrue. */
+export type Marked = { result: 'marked' | 'lost' } | { result: 'changed'; rev: number };
+
 /**
  * Marks a batch as in flight, in place of this target's last mark. The last step before a send: it proves in the
- * database that the partition is still ours. If we die after it, the next owner judges exactly these rows. If its
- * reply is lost, nothing is sent, and the rows are judged as sent: safe, though an at-most-once row may go DEAD.
+ * database that the partition is still ours, and that no admin acted on its rows since the page was read (`rev`). If we
+ * die after it, the next owner judges exactly these rows. If its reply is lost, nothing is sent, and the rows are judged
+ * as sent: safe, though an at-most-once row may go DEAD.
  */
 export async function markInflight(
   { partitions }: JobsCollections,
-  term: Term,
+  { rev, ...term }: Term & { rev: number },
   mark: InflightMark,
   now: Date,
-): Promise<'marked' | 'lost'> {
+): Promise<Marked> {
   const others = { $filter: { input: '$inflight', cond: { $ne: ['$$this.target', { $literal: mark.target }] } } };
-  const result = await partitions.updateOne({ ...term, lease_until: { $gt: now } }, [
+  const live = { ...term, lease_until: { $gt: now } };
+  const result = await partitions.updateOne({ ...live, rev: revAsRead(rev) }, [
     { $set: { inflight: { $concatArrays: [others, [{ $literal: mark }]] } } },
   ]);
-  return result.matchedCount === 1 ? 'marked' : 'lost';
+  if (result.matchedCount === 1) return { result: 'marked' };
+  const row = await partitions.findOne(live, { projection: { _id: 0, rev: 1 } });
+  return row ? { result: 'changed', rev: row.rev ?? 0 } : { result: 'lost' };
+}
+
+/** Partitions that were seeded before there was a `rev` have none until the first admin action. */
+function revAsRead(rev: number): mongo.Condition<number | undefined> {
+  return rev === 0 ? { $in: [0, null as unknown as number] } : rev;
 }
 
 /** Removes the marks of earlier terms after they were judged. */

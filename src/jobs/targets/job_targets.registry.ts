@@ -4,37 +4,86 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InvalidInputError, SidelaneError } from '../../common/errors.js';
+import type { Tx } from '../../common/utils/transaction.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import { DeliveryMode, JobLane, type BatchJobHandler, type JobHandler } from '../jobs.types.js';
+import { DeliveryMode, JobLane, type BatchJobHandler, type Job, type JobHandler } from '../jobs.types.js';
+import type { OutcomeRules } from '../policy/outcome.js';
+import { retryPolicyFault, type RetryPolicy } from '../policy/retry.js';
 
 export interface JobTargetOptions {
-  /** `<area>:<thing>`, `kafka:<topic>`. */
+  /** `<area>:<thing>`, `kafka:<topic>`, `schedule:<code>`. */
   name: string;
   lane: JobLane;
-  /** Runs one job; distinct keys side by side, one key in order. Exactly one of `handler` and `batch_handler`. */
+  /** Runs one job; on the fast lane distinct keys side by side, one key in order. Exactly one of the two handlers. */
   handler?: JobHandler;
-  /** Runs a whole batch whose keys stand in order; answers per row, or throws for all. */
+  /** Fast lane: runs a whole batch whose keys stand in order; answers per row, or throws for all. */
   batch_handler?: BatchJobHandler;
-  /** Default `at_most_once`. */
+  /** Default `at_most_once` on the fast lane, `at_least_once` on the long lane. */
   delivery_mode?: DeliveryMode;
-  /** Rows that one mark may put in flight: what a takeover can leave unknown. Default 1 at most once, else the batch. */
+  /** Fast lane: rows that one mark may put in flight, what a takeover can leave unknown. Default 1 at most once, else the batch. */
   max_in_flight?: number;
-  /** Cells of this target that run side by side. Default `fast_lane.concurrency`. */
+  /** Cells (fast lane) or rows per pod (long lane) of this target that run side by side. Default: the lane's. */
   concurrency?: number;
-  /** Bytes of one batch. Default `fast_lane.batch_bytes`. */
+  /** Fast lane: bytes of one batch. Default `fast_lane.batch_bytes`. */
   batch_bytes?: number;
-  /** Longest run, in ms. Default, and at most, `fast_lane.timeout_ms`. */
+  /** Longest run, in ms. Default the lane's `timeout_ms`; on the fast lane that is the most, too. */
   timeout_ms?: number;
   /** Answered failures that make a row DEAD. Default: one more than there are retry delays. */
   max_attempts?: number;
+  /** Waits after answered failures. Default: the option `retry`. */
+  retry?: RetryPolicy;
+  /** Exceptions by the job's code. */
+  codes?: Readonly<Record<string, CodeRules>>;
+  /** Long lane: at most one RUNNING row per code, over all pods. The same as `max_running: 1`. */
+  exclusive?: boolean;
+  /** Long lane: at most this many RUNNING rows per code, over all pods. */
+  max_running?: number;
+  /** Keeps finished rows as DONE for this long, so that their `dedupe_key` goes on rejecting replays. Default: deleted. */
+  keep_done_ms?: number;
+  /** Lets DEAD rows expire after this long. Default: they stay. */
+  keep_dead_ms?: number;
+  /**
+   * Called when a row of this target goes DEAD, in that very transaction: what it writes or enqueues with `tx` exists if
+   * and only if the row is DEAD. An error of its own is logged and does not keep the row from going DEAD.
+   */
+  on_dead?(job: Job, tx: Tx): Promise<unknown>;
+  /** Paths of the payload that nobody is shown: `card.number`, `items.*.secret`. */
+  redact?: readonly string[];
   /** Checks a payload at enqueue; throws what is wrong with it. */
   validate?(payload: unknown): void;
 }
 
+/** What a code changes of its target's rules. */
+export interface CodeRules {
+  max_attempts?: number;
+  retry?: RetryPolicy;
+}
+
+type WithDefaults =
+  | 'delivery_mode'
+  | 'max_in_flight'
+  | 'concurrency'
+  | 'batch_bytes'
+  | 'timeout_ms'
+  | 'max_attempts'
+  | 'retry'
+  | 'codes'
+  | 'redact';
+
+/** A target as the engine uses it: defaults filled in. `max_running` stands for `exclusive` as well. */
 export type RegisteredTarget = Readonly<
-  Required<Omit<JobTargetOptions, 'handler' | 'batch_handler' | 'validate'>> &
-    Pick<JobTargetOptions, 'handler' | 'batch_handler' | 'validate'>
+  Omit<JobTargetOptions, WithDefaults | 'exclusive'> & Required<Pick<JobTargetOptions, WithDefaults>>
 >;
+
+/** How failures of one row of this target are judged: the target's rules, or its code's. */
+export function rulesFor(target: RegisteredTarget, code: string): OutcomeRules {
+  const own = Object.hasOwn(target.codes, code) ? target.codes[code] : undefined;
+  return {
+    delivery_mode: target.delivery_mode,
+    max_attempts: own?.max_attempts ?? target.max_attempts,
+    retry: own?.retry ?? target.retry,
+  };
+}
 
 @Injectable()
 export class JobTargetsRegistry {
@@ -55,11 +104,7 @@ export class JobTargetsRegistry {
       throw new SidelaneError('duplicate_target', `target ${options.name} is registered twice`, 'name');
     }
     if (!options.handler === !options.batch_handler) {
-      throw new InvalidInputError(
-        'invalid_target',
-        `target ${options.name}: expected exactly one of handler and batch_handler`,
-        'handler',
-      );
+      throw invalid(options.name, 'handler', 'expected exactly one of handler and batch_handler');
     }
     this.targets.set(options.name, this.withDefaults(options));
   }
@@ -80,39 +125,90 @@ export class JobTargetsRegistry {
     return target;
   }
 
+  /** Every target this pod knows, by name. */
+  all(): RegisteredTarget[] {
+    return [...this.targets.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
   inLane(lane: JobLane): RegisteredTarget[] {
     return [...this.targets.values()].filter((target) => target.lane === lane);
   }
 
-  private withDefaults(options: JobTargetOptions): RegisteredTarget {
-    const { fast_lane, retry } = this.config;
-    const mode = options.delivery_mode ?? DeliveryMode.atMostOnce;
+  private withDefaults({ exclusive, ...options }: JobTargetOptions): RegisteredTarget {
+    const { fast_lane, long_lane, retry } = this.config;
+    const fast = options.lane === JobLane.fast;
+    const mode = options.delivery_mode ?? (fast ? DeliveryMode.atMostOnce : DeliveryMode.atLeastOnce);
+    const own = options.retry ?? retry;
     const target: RegisteredTarget = {
       ...options,
       delivery_mode: mode,
       max_in_flight: options.max_in_flight ?? (mode === DeliveryMode.atMostOnce ? 1 : fast_lane.batch_size),
-      concurrency: options.concurrency ?? fast_lane.concurrency,
+      concurrency: options.concurrency ?? (fast ? fast_lane.concurrency : long_lane.slots),
       batch_bytes: options.batch_bytes ?? fast_lane.batch_bytes,
-      timeout_ms: options.timeout_ms ?? fast_lane.timeout_ms,
-      max_attempts: options.max_attempts ?? retry.delays_ms.length + 1,
+      timeout_ms: options.timeout_ms ?? (fast ? fast_lane : long_lane).timeout_ms,
+      max_attempts: options.max_attempts ?? ('delays_ms' in own ? own : retry).delays_ms.length + 1,
+      retry: own,
+      codes: options.codes ?? {},
+      redact: options.redact ?? [],
+      ...(exclusive && { max_running: 1 }),
     };
-    for (const field of ['max_in_flight', 'concurrency', 'batch_bytes', 'timeout_ms', 'max_attempts'] as const) {
-      if (!Number.isSafeInteger(target[field]) || target[field] < 1) {
-        throw new InvalidInputError(
-          'invalid_target',
-          `target ${options.name}: ${field}: expected a whole number from 1, got ${target[field]}`,
-          field,
-        );
-      }
-    }
-    // A send starts only while the lease outlives it (invariant 5), so a longer run could never start.
-    if (target.lane === JobLane.fast && target.timeout_ms > fast_lane.timeout_ms) {
-      throw new InvalidInputError(
-        'invalid_target',
-        `target ${options.name}: timeout_ms: expected at most fast_lane.timeout_ms (${fast_lane.timeout_ms}), got ${target.timeout_ms}`,
-        'timeout_ms',
-      );
-    }
+    this.check(target, { exclusive: exclusive === true, given: options });
     return target;
   }
+
+  private check(target: RegisteredTarget, { exclusive, given }: { exclusive: boolean; given: JobTargetOptions }): void {
+    const { name, lane } = target;
+    if (lane !== JobLane.fast && lane !== JobLane.long)
+      throw invalid(name, 'lane', `expected fast or long, got ${String(lane)}`);
+    if (!Object.values(DeliveryMode).includes(target.delivery_mode)) {
+      throw invalid(
+        name,
+        'delivery_mode',
+        `expected ${Object.values(DeliveryMode).join(' or ')}, got ${String(target.delivery_mode)}`,
+      );
+    }
+    const numbers = ['max_in_flight', 'concurrency', 'batch_bytes', 'timeout_ms', 'max_attempts'] as const;
+    for (const field of [...numbers, 'max_running', 'keep_done_ms', 'keep_dead_ms'] as const) {
+      const value = target[field];
+      if (value !== undefined && (!Number.isSafeInteger(value) || value < 1)) {
+        throw invalid(name, field, `expected a whole number from 1, got ${value}`);
+      }
+    }
+    const fault = retryPolicyFault(target.retry);
+    if (fault) throw invalid(name, 'retry', fault);
+    for (const [code, rules] of Object.entries(target.codes)) checkCode(name, code, rules);
+    if (lane === JobLane.fast) {
+      // A send starts only while the lease outlives it (invariant 5), so a longer run could never start.
+      const most = this.config.fast_lane.timeout_ms;
+      if (target.timeout_ms > most) {
+        throw invalid(name, 'timeout_ms', `expected at most fast_lane.timeout_ms (${most}), got ${target.timeout_ms}`);
+      }
+      if (target.max_running !== undefined) {
+        throw invalid(
+          name,
+          exclusive ? 'exclusive' : 'max_running',
+          'only the long lane counts running rows; the fast lane has keys',
+        );
+      }
+    } else {
+      if (target.batch_handler) throw invalid(name, 'batch_handler', 'the long lane runs row by row');
+      if (exclusive && given.max_running !== undefined && given.max_running !== 1) {
+        throw invalid(name, 'max_running', 'expected either exclusive or max_running');
+      }
+    }
+  }
+}
+
+function checkCode(target: string, code: string, { max_attempts, retry, ...rest }: CodeRules): void {
+  const unknown = Object.keys(rest)[0];
+  if (unknown !== undefined) throw invalid(target, `codes.${code}.${unknown}`, 'unknown option');
+  if (max_attempts !== undefined && (!Number.isSafeInteger(max_attempts) || max_attempts < 1)) {
+    throw invalid(target, `codes.${code}.max_attempts`, `expected a whole number from 1, got ${max_attempts}`);
+  }
+  const fault = retry && retryPolicyFault(retry);
+  if (fault) throw invalid(target, `codes.${code}.retry`, fault);
+}
+
+function invalid(target: string, field: string, reason: string): InvalidInputError {
+  return new InvalidInputError('invalid_target', `target ${target}: ${field}: ${reason}`, field);
 }
