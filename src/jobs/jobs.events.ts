@@ -26,6 +26,10 @@ export type JobsEvent =
   | { type: 'claimed'; rows: number; conflicts: number }
   /** Long lane: leases that had expired while their rows ran. */
   | { type: 'reclaimed'; again: number; dead: number; cancelled: number }
+  /** An admin wants this RUNNING row gone: the pod that runs it aborts its handler. */
+  | { type: 'cancel_requested'; id: string }
+  /** DEAD rows were removed because an admin skipped them. */
+  | { type: 'skipped'; rows: RowRef[] }
   /** A row was removed because an admin cancelled it. */
   | { type: 'cancelled'; row: RowRef }
   /** A target's `on_dead` threw; the row is DEAD without what it would have written. */

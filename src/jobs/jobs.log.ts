@@ -55,6 +55,10 @@ export class JobsLog {
         return this.logger.warn(
           `reclaimed after their lease: again=${event.again} dead=${event.dead} cancelled=${event.cancelled}`,
         );
+      case 'cancel_requested':
+        return this.logger.log(`job cancel requested id=${event.id}`);
+      case 'skipped':
+        return event.rows.forEach((skipped) => this.logger.log(`job skipped ${row(skipped)} result=skipped`));
       case 'cancelled':
         return this.logger.log(`job cancelled ${row(event.row)} result=cancelled`);
       case 'on_dead_failed':

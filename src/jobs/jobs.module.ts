@@ -9,9 +9,11 @@ import { DiscoveryModule } from '@nestjs/core';
 import { getConnectionToken } from '@nestjs/mongoose';
 import type { Connection } from 'mongoose';
 import { BootError } from '../common/errors.js';
+import { ADMIN_HTTP, type AdminHttpConfig } from '../common/http/admin.guard.js';
 import { CLOCK, DatabaseClock } from '../common/ports/clock.js';
 import { ID_SOURCE, systemIds, type IdSource } from '../common/ports/ids.js';
 import { RANDOM, systemRandom } from '../common/ports/random.js';
+import { AdminAudit } from './admin_audit.service.js';
 import { JobsEvents } from './jobs.events.js';
 import { JobsLog } from './jobs.log.js';
 import { JOBS_CONFIG, resolveJobsOptions, type JobsConfig, type JobsModuleOptions } from './jobs.options.js';
@@ -55,6 +57,11 @@ const PARTS: Provider[] = [
     useFactory: (raw: JobsModuleOptions) => resolveJobsOptions(raw),
     inject: [MODULE_OPTIONS_TOKEN],
   },
+  {
+    provide: ADMIN_HTTP,
+    useFactory: ({ admin, context }: JobsConfig): AdminHttpConfig => ({ guards: admin.guards, context }),
+    inject: [JOBS_CONFIG],
+  },
   { provide: ID_SOURCE, useValue: systemIds },
   { provide: RANDOM, useValue: systemRandom },
   { provide: POD, useFactory: (ids: IdSource) => thisPod(ids), inject: [ID_SOURCE] },
@@ -73,6 +80,7 @@ const PARTS: Provider[] = [
   JobTargetsRegistry,
   JobTargetsExplorer,
   SideEffectService,
+  AdminAudit,
   TakeoverJudge,
   PartitionLeaseService,
   TargetPause,

@@ -1,0 +1,44 @@
+/**
+ * Who changed what, and why. Promises: the row exists if and only if the change does, because it is written in the
+ * change's own transaction. Holds no payload.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import mongoose from 'mongoose';
+import { CLOCK, type Clock } from '../common/ports/clock.js';
+import { queueOnSession, type Tx } from '../common/utils/transaction.js';
+import { insertAudit } from './store/audit.store.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
+
+export interface AdminChange {
+  /** As `@AdminActor()` gives it. */
+  readonly actor: string;
+  /** `job.retry`, `target.pause`, `schedule.override`, … */
+  readonly action: string;
+  /** Id, target name, schedule code; for bulk actions the filter as JSON. */
+  readonly subject: string;
+  /** Things changed. Default 1. */
+  readonly count?: number;
+  readonly reason?: string | undefined;
+}
+
+@Injectable()
+export class AdminAudit {
+  constructor(
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(CLOCK) private readonly clock: Clock,
+  ) {}
+
+  /** Writes the row in `tx`. A failed write fails the transaction: no change without its row. */
+  async record(tx: Tx, { actor, action, subject, count = 1, reason }: AdminChange): Promise<void> {
+    const row = {
+      _id: new mongoose.Types.ObjectId(),
+      at: this.clock.now(),
+      actor,
+      action,
+      subject,
+      count,
+      ...(reason !== undefined && { reason }),
+    };
+    await queueOnSession(tx.session, () => insertAudit(tx.session, this.collections, row));
+  }
+}
