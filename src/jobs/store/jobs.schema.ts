@@ -116,6 +116,10 @@ export interface TargetDoc {
   by: 'engine' | 'admin';
   /** Name of the admin who paused or resumed it. */
   actor?: string;
+  /** Engine pauses: names the last finding that the target is down, so that only a probe begun after it opens the target. */
+  token?: string;
+  /** Engine pauses: id of the row whose run found it down; the probe takes another one where it can. */
+  cause?: string;
   /** Engine pauses: no probe before this time. */
   probe_at?: Date;
   /** Pod that holds the permit for the one probe, and until when. */
