@@ -23,6 +23,8 @@ export {
 } from './jobs/targets/job_targets.registry.js';
 export type { RetryPolicy, DelaysPolicy, ExponentialPolicy } from './jobs/policy/retry.js';
 export { JobTarget, type JobTargetDeclaration, type JobTargetProvider } from './jobs/targets/job_target.decorator.js';
+export { defineTarget, type DefinedTarget, type JobTargetRef, type PayloadOf } from './jobs/targets/target_ref.js';
+export type { PayloadSchema } from './jobs/targets/payload_schema.js';
 export { KafkaModule } from './kafka/kafka.module.js';
 export type { KafkaModuleOptions } from './kafka/kafka.options.js';
 export { kafkaTargetName } from './kafka/kafka.target.js';

@@ -18,11 +18,19 @@ import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
 import { bumpCounter, insertAlone, insertInTransaction } from './store/enqueue.store.js';
 import type { JobDoc } from './store/jobs.schema.js';
 import { JobTargetsRegistry } from './targets/job_targets.registry.js';
+import { checkPayload } from './targets/payload_schema.js';
+import type { JobTargetRef } from './targets/target_ref.js';
 
-export interface EnqueueItem extends EnqueueOptions {
-  target: string;
-  payload: unknown;
+/** `target`: a name, or a reference that knows its payload's type (`defineTarget`). */
+export interface EnqueueItem<Payload = unknown> extends EnqueueOptions {
+  target: string | JobTargetRef<Payload>;
+  payload: NoInfer<Payload>;
 }
+
+/** One item per payload type, so that a list may name several targets. */
+type EnqueueItems<Payloads extends readonly unknown[]> = {
+  readonly [Index in keyof Payloads]: EnqueueItem<Payloads[Index]>;
+};
 
 export interface EnqueueResult {
   /** False when a row of this `dedupe_key` exists: nothing was written. */
@@ -44,18 +52,25 @@ export class SideEffectService {
     @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
-  async enqueue(
-    target: string,
-    payload: unknown,
+  async enqueue<Payload = unknown>(
+    target: string | JobTargetRef<Payload>,
+    payload: NoInfer<Payload>,
     options: EnqueueOptions = {},
     tx?: TxArgument,
   ): Promise<EnqueueResult> {
-    const [result] = await this.enqueueMany([{ ...options, target, payload }], tx);
+    const [result] = await this.enqueueAll([{ ...options, target, payload }], tx);
     return result!;
   }
 
   /** One write for all items. Of two items with one `dedupe_key` the first is kept. Results stand in item order. */
-  async enqueueMany(items: readonly EnqueueItem[], tx?: TxArgument): Promise<EnqueueResult[]> {
+  async enqueueMany<Payloads extends readonly unknown[]>(
+    items: EnqueueItems<Payloads>,
+    tx?: TxArgument,
+  ): Promise<EnqueueResult[]> {
+    return this.enqueueAll(items, tx);
+  }
+
+  private async enqueueAll(items: readonly EnqueueItem[], tx?: TxArgument): Promise<EnqueueResult[]> {
     const now = this.clock.now();
     const rows = items.map((item, index) => this.toRow(item, `items[${index}]`, now));
     const transaction = openTransaction(tx);
@@ -90,11 +105,11 @@ export class SideEffectService {
   }
 
   private toRow(item: EnqueueItem, field: string, now: Date): JobDoc {
-    const target = this.targets.require(item.target, `${field}.target`);
+    const target = this.targets.require(nameOf(item.target), `${field}.target`);
     const { target: _target, payload: rawPayload, ...options } = item;
     checkEnqueueOptions(options, field);
     const payload = toJsonValue(rawPayload, `${field}.payload`);
-    this.checkPayload(target, payload, field);
+    if (target.schema) checkPayload(target.name, target.schema, payload, `${field}.payload`);
     const context = this.config.context.current();
     const dedupe_key = options.dedupe_key ?? this.ids.sortable();
     const order_key = options.key ?? dedupe_key;
@@ -131,19 +146,10 @@ export class SideEffectService {
     }
     return row;
   }
+}
 
-  private checkPayload(
-    target: { validate?(payload: unknown): void; name: string },
-    payload: unknown,
-    field: string,
-  ): void {
-    try {
-      target.validate?.(payload);
-    } catch (error) {
-      const message = `${field}.payload: refused by target ${target.name}: ${(error as Error).message}`;
-      throw new InvalidInputError('invalid_payload', message, `${field}.payload`, { cause: error });
-    }
-  }
+function nameOf(target: string | JobTargetRef): string {
+  return typeof target === 'object' && target !== null ? target.name : target;
 }
 
 function openTransaction(tx: TxArgument): Tx | ForeignTx | undefined {

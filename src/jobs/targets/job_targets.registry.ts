@@ -9,6 +9,7 @@ import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { DeliveryMode, JobLane, type BatchJobHandler, type Job, type JobHandler } from '../jobs.types.js';
 import type { OutcomeRules } from '../policy/outcome.js';
 import { retryPolicyFault, type RetryPolicy } from '../policy/retry.js';
+import { payloadSchemaFault, type PayloadSchema } from './payload_schema.js';
 
 export interface JobTargetOptions {
   /** `<area>:<thing>`, `kafka:<topic>`, `schedule:<code>`. */
@@ -49,8 +50,8 @@ export interface JobTargetOptions {
   on_dead?(job: Job, tx: Tx): Promise<unknown>;
   /** Paths of the payload that nobody is shown: `card.number`, `items.*.secret`. */
   redact?: readonly string[];
-  /** Checks a payload at enqueue; throws what is wrong with it. */
-  validate?(payload: unknown): void;
+  /** Checked at every enqueue, before anything is written; changes nothing (payload_schema.ts). Synchronous. */
+  schema?: PayloadSchema;
 }
 
 /** What a code changes of its target's rules. */
@@ -176,6 +177,8 @@ export class JobTargetsRegistry {
     }
     const fault = retryPolicyFault(target.retry);
     if (fault) throw invalid(name, 'retry', fault);
+    const schemaFault = target.schema !== undefined && payloadSchemaFault(target.schema);
+    if (schemaFault) throw invalid(name, 'schema', schemaFault);
     for (const [code, rules] of Object.entries(target.codes)) checkCode(name, code, rules);
     if (lane === JobLane.fast) {
       // A send starts only while the lease outlives it (invariant 5), so a longer run could never start.
