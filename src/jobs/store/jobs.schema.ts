@@ -183,6 +183,8 @@ export const JOB_INDEXES: readonly IndexSpec[] = [
   },
   { name: 'dedupe', key: { dedupe_key: 1 }, unique: true },
   { name: 'admin', key: { status: 1, _id: -1 } },
+  // Costs no enqueue: only DEAD rows are in it. `status` is a key as well, so that counts need no document.
+  { name: 'dead', key: { status: 1, target: 1, _id: -1 }, partialFilterExpression: { status: 'DEAD' } },
   {
     name: 'expiry',
     key: { expire_at: 1 },
