@@ -11,9 +11,45 @@ export interface RowRef {
   attempts: number;
 }
 
+/** A target's rows in one partition; the long lane asks for the target alone. */
+export interface HintedCell {
+  target: string;
+  partition: number;
+  lane: JobLane;
+}
+
+/**
+ * `unreachable`, `login`, `full`, `refused`: what Redis, or the lack of it, answered. `timeout`: no answer within the
+ * deadline, or still none to an earlier job (it may yet run). `busy`: too many on their way. `stopped`: after the
+ * shutdown. `failed`: its one run failed. `stalled`: its pod went away while it ran. `unknown_target`, `malformed`:
+ * what this pod took out of the queue it cannot run.
+ */
+export type LossyDropReason =
+  | 'unreachable'
+  | 'login'
+  | 'full'
+  | 'refused'
+  | 'timeout'
+  | 'busy'
+  | 'stopped'
+  | 'failed'
+  | 'stalled'
+  | 'unknown_target'
+  | 'malformed';
+
 export type JobsEvent =
   /** Rows are committed: their cells have work. */
-  | { type: 'enqueued'; rows: { target: string; partition: number; lane: JobLane }[] }
+  | { type: 'enqueued'; rows: HintedCell[] }
+  /** These cells may have work, on whichever pod it was enqueued: look at them now. Only a hint, it may be missing. */
+  | { type: 'hinted'; cells: HintedCell[] | 'all' }
+  /** A hint of another pod could not be read, and was ignored. */
+  | { type: 'hint_ignored' }
+  /** Jobs of a lossy target that will not run, or whose one run failed. */
+  | { type: 'lossy_dropped'; target: string; count: number; reason: LossyDropReason }
+  /** The drops of the last while in one sum: at most one of these a second. */
+  | { type: 'lossy_drops_summed'; drops: { target: string; count: number; reason: LossyDropReason }[] }
+  /** Redis, as one use of it sees it: told once per change. */
+  | { type: 'redis_state'; use: 'lossy' | 'wake_up'; state: 'up' | 'down'; error?: unknown }
   | { type: 'run_ended'; row: RowRef; result: string; ms: number }
   | { type: 'dead'; row: RowRef; reason: string }
   /** A write that ends a run matched fewer rows than it named: somebody else had ended them. */

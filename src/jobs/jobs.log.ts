@@ -69,12 +69,25 @@ export class JobsLog {
         );
       case 'schedule_broken':
         return this.logger.error(`schedule cannot be used code=${event.code}: ${errorText(event.error)}`);
+      case 'lossy_drops_summed':
+        return this.logger.warn(`lossy jobs dropped ${event.drops.map(drop).join(' ')}`);
+      case 'redis_state':
+        return event.state === 'up'
+          ? this.logger.log(`redis is up use=${event.use}`)
+          : this.logger.warn(`redis is down use=${event.use}: ${errorText(event.error)}`);
+      case 'hinted':
+      case 'hint_ignored':
+      case 'lossy_dropped':
       case 'enqueued':
       case 'claimed':
       case 'slot_enqueued':
         return;
     }
   }
+}
+
+function drop({ target, count, reason }: { target: string; count: number; reason: string }): string {
+  return `target=${target} reason=${reason} count=${count}`;
 }
 
 function row(ref: RowRef): string {

@@ -20,6 +20,12 @@ import { JOBS_CONFIG, resolveJobsOptions, type JobsConfig, type JobsModuleOption
 import { CellReader } from './lanes/cell_reader.js';
 import { CellRound } from './lanes/cell_round.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
+import { ClaimKeeper } from './lanes/claim_keeper.js';
+import { ClaimSweeper } from './lanes/claim_sweeper.js';
+import { LongClaims } from './lanes/long_claims.js';
+import { LongLaneWorker } from './lanes/long_lane.worker.js';
+import { LongRun } from './lanes/long_run.js';
+import { OutcomeBatch } from './lanes/outcome_batch.js';
 import { JobRunner } from './lanes/job_runner.js';
 import { JobOutcome } from './lanes/outcome.service.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
@@ -89,6 +95,12 @@ const PARTS: Provider[] = [
   CellReader,
   CellRound,
   FastLaneWorker,
+  OutcomeBatch,
+  ClaimKeeper,
+  ClaimSweeper,
+  LongClaims,
+  LongRun,
+  LongLaneWorker,
 ];
 
 /** Indexes first: an engine must not write a row that its unique index does not guard yet. */

@@ -8,12 +8,17 @@ import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { RunLoop } from '../common/run_loop.js';
 import { JobsEvents } from './jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from './jobs.options.js';
+import { ClaimKeeper } from './lanes/claim_keeper.js';
+import { ClaimSweeper } from './lanes/claim_sweeper.js';
+import { LongLaneWorker } from './lanes/long_lane.worker.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
 
 @Injectable()
 export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
   private readonly heartbeat: RunLoop;
+  private readonly claims: RunLoop;
+  private readonly sweep: RunLoop;
 
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
@@ -21,7 +26,26 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
     @Inject(FastLaneWorker) private readonly fastLane: FastLaneWorker,
+    @Inject(LongLaneWorker) private readonly longLane: LongLaneWorker,
+    @Inject(ClaimKeeper) keeper: ClaimKeeper,
+    @Inject(ClaimSweeper) sweeper: ClaimSweeper,
   ) {
+    const { sweep_ms, error_poll_ms } = config.long_lane;
+    const onError = (loop: string, error: unknown): void => events.emit({ type: 'loop_failed', loop, error });
+    this.claims = new RunLoop({
+      name: 'claims',
+      clock,
+      step: () => keeper.look(),
+      errorDelayMs: error_poll_ms,
+      onError,
+    });
+    this.sweep = new RunLoop({
+      name: 'sweep',
+      clock,
+      step: async () => ((await sweeper.sweep()) > 0 ? 0 : sweep_ms),
+      errorDelayMs: error_poll_ms,
+      onError,
+    });
     this.heartbeat = new RunLoop({
       name: 'heartbeat',
       clock,
@@ -30,7 +54,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
         return config.lease.heartbeat_ms;
       },
       errorDelayMs: Math.min(1_000, config.lease.heartbeat_ms),
-      onError: (loop, error) => events.emit({ type: 'loop_failed', loop, error }),
+      onError,
     });
   }
 
@@ -38,12 +62,17 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     if (this.config.workers !== 'on') return;
     this.heartbeat.start();
     this.fastLane.start();
+    this.longLane.start();
+    this.claims.start();
+    this.sweep.start();
   }
 
   /** Invariant 11: nothing new starts, what runs may finish, outcomes are written, then partitions are given back. */
   async onModuleDestroy(): Promise<void> {
-    await this.fastLane.stop(this.config.shutdown_grace_ms);
-    await this.heartbeat.stop(); // only now: running handlers need their leases renewed until they end
+    const grace = this.config.shutdown_grace_ms;
+    await Promise.all([this.sweep.stop(), this.fastLane.stop(grace), this.longLane.stop(grace)]);
+    // Only now: running handlers need their leases and claims renewed until they end.
+    await Promise.all([this.heartbeat.stop(), this.claims.stop()]);
     if (this.config.workers === 'off') return;
     // A database that is away must not hold the shutdown: the leases expire by themselves, but somebody should know.
     await this.leases

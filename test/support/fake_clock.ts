@@ -3,7 +3,8 @@ import type { Clock, Timer } from '../../src/common/ports/clock.js';
 
 export class FakeClock implements Clock {
   private ms = 0;
-  private timers: { at: number; callback: () => void }[] = [];
+  private timers: { at: number; ms: number; callback: () => void }[] = [];
+  private watchers: { ms: number; resolve(): void }[] = [];
 
   constructor(private readonly start = Date.UTC(2030, 0, 1)) {}
 
@@ -20,9 +21,16 @@ export class FakeClock implements Clock {
   }
 
   after(ms: number, callback: () => void): Timer {
-    const timer = { at: this.ms + ms, callback };
+    const timer = { at: this.ms + ms, ms, callback };
     this.timers.push(timer);
+    for (const watcher of this.watchers.filter((each) => each.ms === ms)) watcher.resolve();
     return { cancel: () => void (this.timers = this.timers.filter((other) => other !== timer)) };
+  }
+
+  /** Resolves once somebody waits for exactly `ms`. */
+  async armed(ms: number): Promise<void> {
+    if (this.timers.some((timer) => timer.ms === ms)) return;
+    await new Promise<void>((resolve) => this.watchers.push({ ms, resolve }));
   }
 
   /** Moves on, firing what comes due on the way, in order. */

@@ -12,6 +12,9 @@ import { JobsEvents, type JobsEvent } from '../../src/jobs/jobs.events.js';
 import { JobsModule } from '../../src/jobs/jobs.module.js';
 import type { JobsModuleOptions } from '../../src/jobs/jobs.options.js';
 import { JobsWorkersModule } from '../../src/jobs/jobs_workers.module.js';
+import { ClaimKeeper } from '../../src/jobs/lanes/claim_keeper.js';
+import { ClaimSweeper } from '../../src/jobs/lanes/claim_sweeper.js';
+import { LongLaneWorker } from '../../src/jobs/lanes/long_lane.worker.js';
 import { FastLaneWorker } from '../../src/jobs/lanes/fast_lane.worker.js';
 import { PartitionLeaseService } from '../../src/jobs/lanes/partition_lease.service.js';
 import { SideEffectService } from '../../src/jobs/side_effect.service.js';
@@ -76,6 +79,9 @@ export class TestPod {
   readonly sideEffect: SideEffectService;
   readonly leases: PartitionLeaseService;
   readonly lane: FastLaneWorker;
+  readonly longLane: LongLaneWorker;
+  readonly keeper: ClaimKeeper;
+  readonly sweeper: ClaimSweeper;
   readonly events: JobsEvent[] = [];
   private closed = false;
 
@@ -88,6 +94,9 @@ export class TestPod {
     this.sideEffect = module.get(SideEffectService);
     this.leases = module.get(PartitionLeaseService);
     this.lane = module.get(FastLaneWorker);
+    this.longLane = module.get(LongLaneWorker);
+    this.keeper = module.get(ClaimKeeper);
+    this.sweeper = module.get(ClaimSweeper);
     module.get(JobsEvents).on((event) => this.events.push(event));
   }
 
@@ -99,10 +108,13 @@ export class TestPod {
     return this.events.filter((event) => event.type === type) as Extract<JobsEvent, { type: T }>[];
   }
 
-  /** Rounds until nothing is due. */
+  /** Rounds of both lanes until nothing is due. */
   async drain(rounds = 100): Promise<void> {
-    for (let round = 0; round < rounds; round++) if ((await this.lane.runOnce()) === 0) return;
-    throw new Error('the lane did not run dry');
+    for (let round = 0; round < rounds; round++) {
+      const worked = (await this.lane.runOnce()) + (await this.longLane.runOnce());
+      if (worked === 0) return;
+    }
+    throw new Error('the lanes did not run dry');
   }
 
   /** Names of the commands that `work` sent, without the driver's own. */

@@ -89,6 +89,12 @@ export class JobOutcome {
     return prepared;
   }
 
+  /** The end of a run that an admin cancelled: the row is removed, whatever its handler made of it. */
+  prepareRemoval(scope: OutcomeScope, row: JobDoc): PreparedOutcome {
+    const event: JobsEvent = { type: 'cancelled', row: rowRef(row, row.attempts) };
+    return { ...emptyOutcome(scope), completed: [row], events: [event] };
+  }
+
   /** One delete for what succeeded, one bulk write for the rest. Throws when the database does; call it again then. */
   async write(prepared: PreparedOutcome): Promise<void> {
     const again = prepared.repeated;

@@ -168,6 +168,6 @@ export class PartitionLeaseService {
   private workerFacts(now: Date): Parameters<typeof store.beatHeart>[1] {
     this.startedAt ??= now;
     const { id: pod_id, host } = this.pod;
-    return { pod_id, host, started_at: this.startedAt, version: process.version, lanes: [JobLane.fast] };
+    return { pod_id, host, started_at: this.startedAt, version: process.version, lanes: [JobLane.fast, JobLane.long] };
   }
 }

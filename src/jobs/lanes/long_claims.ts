@@ -1,0 +1,197 @@
+/** Wins rows for the long lane: reads candidates, plans, claims; see long_lane.worker.ts for what may go wrong between. */
+import { Inject, Injectable } from '@nestjs/common';
+import type { Types } from 'mongoose';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
+import { JobsEvents } from '../jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { freePlaces, planClaims } from '../policy/claim_plan.js';
+import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
+import type { JobDoc } from '../store/jobs.schema.js';
+import * as store from '../store/long_lane.store.js';
+import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
+import { POD, type Pod } from './pod.js';
+import { RunningRow } from './running_row.js';
+import { TargetPause } from './target_pause.js';
+
+export interface OpenTarget {
+  readonly target: RegisteredTarget;
+  /** Rows of it that may start on this pod. */
+  readonly places: number;
+}
+
+interface Unanswered {
+  readonly ids: readonly Types.ObjectId[];
+  readonly token: string;
+  readonly deadline: number;
+}
+
+/** Rows a cold check reads to find the targets that have work. */
+const COLD_CHECK_LIMIT = 256;
+
+@Injectable()
+export class LongClaims {
+  /** The last round won something, or lost it to another pod: there may be more. Busy codes alone are no progress. */
+  progressed = false;
+  /** Claims whose answer never came: theirs are ours, under tokens we know. */
+  private unanswered: Unanswered[] = [];
+
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(ID_SOURCE) private readonly ids: IdSource,
+    @Inject(POD) private readonly pod: Pod,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+    @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
+    @Inject(TargetPause) private readonly pause: TargetPause,
+  ) {}
+
+  async findWork(targets: readonly string[]): Promise<string[]> {
+    return store.findTargetsWithWork(this.collections, targets, this.clock.now(), COLD_CHECK_LIMIT);
+  }
+
+  none(): RunningRow[] {
+    this.progressed = false;
+    return [];
+  }
+
+  /** Rows of earlier claims whose answer was lost. No command when there are none. */
+  async adopt(): Promise<RunningRow[]> {
+    const adopted: RunningRow[] = [];
+    for (let claim = this.unanswered[0]; claim; claim = this.unanswered[0]) {
+      adopted.push(
+        ...this.toRunning(await store.readClaimed(this.collections, claim.ids, claim.token), claim.deadline),
+      );
+      this.answered(claim);
+    }
+    return adopted;
+  }
+
+  /** Claims the most urgent rows of these targets. `stillHot` is told which of them may have more. */
+  async claim(open: readonly OpenTarget[], slots: number, stillHot: (target: string) => void): Promise<RunningRow[]> {
+    this.progressed = false;
+    const permitted = await this.takePermits(open);
+    const limited = permitted.some(({ target }) => target.max_running !== undefined);
+    const taken = new Set(limited ? await store.findRunningCodes(this.collections) : []);
+    const candidates = await this.readCandidates(permitted, slots, taken, stillHot);
+    const chosen = planClaims(candidates, {
+      slots,
+      perTarget: new Map(permitted.map(({ target, places }) => [target.name, places])),
+      maxRunning: new Map(
+        permitted.flatMap(({ target }) => (target.max_running ? [[target.name, target.max_running]] : [])),
+      ),
+      running: countByCode(taken),
+    });
+    const claimed = await this.claimChosen(chosen, taken);
+    for (const { target } of permitted) {
+      if (this.pause.causeOf(target.name) !== undefined && !claimed.some((row) => row.target === target)) {
+        this.pause.unused(target.name);
+      }
+    }
+    return claimed;
+  }
+
+  /** A resting target lets one row through, and only with the permit for it. */
+  private async takePermits(open: readonly OpenTarget[]): Promise<OpenTarget[]> {
+    const permitted: OpenTarget[] = [];
+    for (const each of open) {
+      const gate = await this.pause.pass(each.target.name);
+      if (gate !== 'closed') permitted.push(gate === 'probe' ? { ...each, places: 1 } : each);
+    }
+    return permitted;
+  }
+
+  private async readCandidates(
+    open: readonly OpenTarget[],
+    slots: number,
+    taken: ReadonlySet<string>,
+    stillHot: (target: string) => void,
+  ): Promise<store.DueRow[]> {
+    const now = this.clock.now();
+    const perCode = countByCode(taken);
+    const reads = open.map(async ({ target, places }) => {
+      const most = target.max_running;
+      const busy = most === undefined ? [] : [...perCode].filter(([, count]) => count >= most).map(([code]) => code);
+      // A limited target's first rows may all be of one code: look at a few more than can start.
+      const wanted = most === undefined ? Math.min(slots, places) : slots;
+      const limit = this.pause.causeOf(target.name) === undefined ? wanted : 2; // a probe, and another choice for it
+      const rows = await store.readDue(this.collections, { target: target.name, busy, now, limit });
+      if (rows.length === limit) stillHot(target.name);
+      return this.causeLast(target.name, rows);
+    });
+    return (await Promise.all(reads)).flat();
+  }
+
+  /** The row that found its target down is no probe if another can be: it alone may be the trouble. */
+  private causeLast(target: string, rows: store.DueRow[]): store.DueRow[] {
+    const cause = this.pause.causeOf(target);
+    if (cause === undefined || rows.length < 2) return rows;
+    return rows.filter((row) => row._id.toHexString() !== cause);
+  }
+
+  private async claimChosen(chosen: readonly store.DueRow[], taken: Set<string>): Promise<RunningRow[]> {
+    const isLimited = (row: store.DueRow): boolean => this.targets.get(row.target)?.max_running !== undefined;
+    const claimed = await this.claimBatch(chosen.filter((row) => !isLimited(row)));
+    let busy = 0;
+    for (const row of chosen.filter(isLimited)) {
+      const won = await this.claimLimited(row, taken);
+      if (won === 'busy') busy++;
+      else claimed.push(...won);
+    }
+    const conflicts = chosen.length - claimed.length;
+    this.progressed = claimed.length > 0 || conflicts > busy;
+    if (chosen.length > 0) this.events.emit({ type: 'claimed', rows: claimed.length, conflicts });
+    return claimed;
+  }
+
+  private async claimBatch(rows: readonly store.DueRow[]): Promise<RunningRow[]> {
+    if (rows.length === 0) return [];
+    const { claim, open } = this.newClaim(rows.map((row) => row._id));
+    await store.claimRows(this.collections, open.ids, claim);
+    const won = await store.readClaimed(this.collections, open.ids, open.token);
+    this.answered(open);
+    return this.toRunning(won, open.deadline);
+  }
+
+  private async claimLimited(row: store.DueRow, taken: Set<string>): Promise<RunningRow[] | 'busy'> {
+    const most = this.targets.get(row.target)?.max_running ?? 1;
+    for (const place of freePlaces(row.code, most, taken)) {
+      const { claim, open } = this.newClaim([row._id]);
+      const won = await store.claimExclusive(this.collections, row._id, place, claim);
+      this.answered(open);
+      if (won === 'taken') return [];
+      taken.add(place);
+      if (won !== 'busy') return this.toRunning([won], open.deadline);
+    }
+    return 'busy';
+  }
+
+  private newClaim(ids: readonly Types.ObjectId[]): { claim: store.Claim; open: Unanswered } {
+    const { lease_ms } = this.config.long_lane;
+    const deadline = this.clock.monotonic() + lease_ms;
+    const now = this.clock.now();
+    const token = this.ids.token();
+    const open = { ids, token, deadline };
+    this.unanswered.push(open);
+    return { claim: { pod: this.pod.id, token, now, until: new Date(now.getTime() + lease_ms) }, open };
+  }
+
+  private answered(claim: Unanswered): void {
+    this.unanswered = this.unanswered.filter((each) => each !== claim);
+  }
+
+  private toRunning(rows: readonly JobDoc[], deadline: number): RunningRow[] {
+    return rows.map((row) => new RunningRow(row, this.targets.get(row.target)!, deadline));
+  }
+}
+
+/** `code#n` is a place of `code`. */
+function countByCode(places: ReadonlySet<string>): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const place of places) {
+    const code = place.replace(/#\d+$/, '');
+    counts.set(code, (counts.get(code) ?? 0) + 1);
+  }
+  return counts;
+}

@@ -1,0 +1,78 @@
+/** Runs one claimed row to its end: handler, what its result says of the target, outcome. */
+import { Inject, Injectable } from '@nestjs/common';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { DeliveryMode } from '../jobs.types.js';
+import { targetVerdict, type RunResult } from '../policy/outcome.js';
+import { JobRunner } from './job_runner.js';
+import { OutcomeBatch } from './outcome_batch.js';
+import { JobOutcome, type PreparedOutcome } from './outcome.service.js';
+import type { RunningRow } from './running_row.js';
+import { TargetPause } from './target_pause.js';
+
+@Injectable()
+export class LongRun {
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(JobRunner) private readonly runner: JobRunner,
+    @Inject(JobOutcome) private readonly outcome: JobOutcome,
+    @Inject(OutcomeBatch) private readonly outcomes: OutcomeBatch,
+    @Inject(TargetPause) private readonly pause: TargetPause,
+  ) {}
+
+  /** Resolves once the outcome is written; `onEnded` is called when the handler has come back. Never rejects. */
+  async run(running: RunningRow, { mayStart, onEnded }: { mayStart: boolean; onEnded(): void }): Promise<void> {
+    const { row, target } = running;
+    const started = this.clock.monotonic();
+    let result: RunResult = { kind: 'not_started' };
+    // Once more before the start: time may have gone by since the claim was asked for.
+    if (mayStart && running.deadline - this.config.lease.margin_ms > started) {
+      result = await this.runner.runLong(target, row, {
+        abort: running.abort,
+        progress: (percent, note) => running.progress(percent, note),
+      });
+    }
+    result = this.tellPause(running, afterShutdown(running, result));
+    running.ended = true;
+    onEnded();
+    await this.outcomes.submit(this.prepare(running, result, this.clock.monotonic() - started));
+  }
+
+  /** A shutdown's last act for handlers that do not give up: rows that may run twice are due again, at no charge. */
+  async giveBack(rows: readonly RunningRow[]): Promise<void> {
+    const again = rows.filter(({ ended, target }) => !ended && target.delivery_mode === DeliveryMode.atLeastOnce);
+    // At most once must not: nobody knows how far the handler got, so its lease runs out and it goes DEAD.
+    await Promise.all(again.map((row) => this.outcomes.submit(this.prepare(row, { kind: 'not_started' }, 0))));
+  }
+
+  private prepare({ row, target, calledOff }: RunningRow, result: RunResult, ms: number): PreparedOutcome {
+    const scope = { target: target.name };
+    const succeeded = result.kind === 'success' || result.kind === 'completed';
+    if (calledOff === 'cancelled' && !succeeded) return this.outcome.prepareRemoval(scope, row);
+    return this.outcome.prepare(scope, target, new Map([[row, result]]), { ms });
+  }
+
+  /** What the result says about the target; and a row that keeps ending unknown while others succeed is charged. */
+  private tellPause({ row, target }: RunningRow, result: RunResult): RunResult {
+    const id = row._id.toHexString();
+    const atLeastOnce = target.delivery_mode === DeliveryMode.atLeastOnce;
+    const charged: RunResult =
+      result.kind === 'unknown' && atLeastOnce && this.pause.endedUnknownAgain(target.name, id)
+        ? { kind: 'answered', error: result.error }
+        : result;
+    const verdict = targetVerdict(charged, target.delivery_mode);
+    if (verdict === 'up') this.pause.up(target.name);
+    if (verdict === 'down') this.pause.down(target.name, id, 'error' in charged ? charged.error : undefined);
+    if (verdict === 'silent' && this.pause.causeOf(target.name) !== undefined) this.pause.unused(target.name);
+    if (charged.kind === 'success') this.pause.forget(id);
+    return charged;
+  }
+}
+
+/** A run that failed because its pod stopped says nothing about the job: at least once it waits for another pod. */
+function afterShutdown({ calledOff, target }: RunningRow, result: RunResult): RunResult {
+  const failed = result.kind === 'answered' || result.kind === 'timed_out';
+  const again = target.delivery_mode === DeliveryMode.atLeastOnce;
+  return calledOff === 'shutdown' && failed && again ? { kind: 'not_started' } : result;
+}

@@ -1,0 +1,89 @@
+/**
+ * Group commit of outcomes: while one write is under way, the outcomes of other rows collect, and go out together in the
+ * next. So no row waits for a timer, and a busy lane writes once per batch.
+ *
+ * An outcome that cannot be written (database gone) is kept and tried again until it is; its row keeps its claim renewed
+ * meanwhile, because the caller waits for `submit`.
+ */
+import { Inject, Injectable } from '@nestjs/common';
+import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { JobsEvents } from '../jobs.events.js';
+import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
+import { emptyOutcome, JobOutcome, type PreparedOutcome } from './outcome.service.js';
+
+interface Waiting {
+  prepared: PreparedOutcome;
+  done(): void;
+}
+
+@Injectable()
+export class OutcomeBatch {
+  private waiting: Waiting[] = [];
+  private writing: Promise<void> | undefined;
+  private cutWait: (() => void) | undefined;
+
+  constructor(
+    @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(JobOutcome) private readonly outcome: JobOutcome,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
+  ) {}
+
+  /** Resolves once the outcome is written. Never rejects. */
+  submit(prepared: PreparedOutcome): Promise<void> {
+    return new Promise((done) => {
+      this.waiting.push({ prepared, done });
+      this.writing ??= this.writeAll().finally(() => (this.writing = undefined));
+    });
+  }
+
+  /** Tries kept outcomes at once instead of after the wait. */
+  hurry(): void {
+    this.cutWait?.();
+  }
+
+  private async writeAll(): Promise<void> {
+    // Rows that end in one turn of the event loop end in one write.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.waiting.length > 0) {
+      const batch = this.waiting.splice(0);
+      const merged = merge(batch.map(({ prepared }) => prepared));
+      await this.writeUntilDone(merged);
+      for (const { done } of batch) done();
+    }
+  }
+
+  private async writeUntilDone(merged: PreparedOutcome): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await this.outcome.write(merged);
+      } catch (error) {
+        if (tries === 0) this.events.emit({ type: 'outcome_kept', target: merged.scope.target, error });
+        await this.wait(this.config.long_lane.error_poll_ms);
+      }
+    }
+  }
+
+  private wait(ms: number): Promise<void> {
+    return new Promise<void>((resolve) => {
+      const timer = this.clock.after(ms, resolve);
+      this.cutWait = () => {
+        timer.cancel();
+        resolve();
+      };
+    }).then(() => void (this.cutWait = undefined));
+  }
+}
+
+function merge(all: readonly PreparedOutcome[]): PreparedOutcome {
+  const merged = emptyOutcome({ target: [...new Set(all.map(({ scope }) => scope.target))].join(' ') });
+  for (const each of all) {
+    merged.completed.push(...each.completed);
+    merged.operations.push(...each.operations);
+    merged.rows.push(...each.rows);
+    merged.dead.push(...each.dead);
+    merged.release.push(...each.release);
+    merged.events.push(...each.events);
+  }
+  return merged;
+}
