@@ -1,5 +1,6 @@
 /** The `jobs` collection: its fields (reference, section 3; design, section 3) and its indexes. Names matter: see below. */
-import type { mongo, Types } from 'mongoose';
+import type { Types } from 'mongoose';
+import type { IndexSpec } from '../../common/utils/indexes.js';
 import type { DeliveryMode, JobLane, JobPriority, JobStatus, JsonValue } from '../jobs.types.js';
 
 export interface HistoryEntry {
@@ -144,10 +145,6 @@ export interface AuditDoc {
 export interface CounterDoc {
   _id: string;
   seq: number;
-}
-
-export interface IndexSpec extends mongo.IndexDescription {
-  name: string;
 }
 
 const PENDING_FAST = { status: 'PENDING', lane: 'fast' } as const;
