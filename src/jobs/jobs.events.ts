@@ -38,7 +38,7 @@ export type LossyDropReason =
   | 'malformed';
 
 export type JobsEvent =
-  /** Rows are committed: their cells have work. */
+  /** Rows are committed. Lanes listen to `hinted` instead. */
   | { type: 'enqueued'; rows: HintedCell[] }
   /** These cells may have work, on whichever pod it was enqueued: look at them now. Only a hint, it may be missing. */
   | { type: 'hinted'; cells: HintedCell[] | 'all' }
@@ -76,10 +76,21 @@ export type JobsEvent =
   | { type: 'partitions_released'; partitions: number[] }
   | { type: 'partitions_lost'; partitions: number[] }
   | { type: 'taken_over'; partition: number; target: string; dead: number; counted: number }
-  | { type: 'target_paused'; target: string; reason: string; ms: number }
+  /** This pod found it down, or learned of a pause. `ms`: until the next probe; none where an admin must resume it. */
+  | { type: 'target_paused'; target: string; by: 'engine' | 'admin'; reason: string; ms?: number }
   | { type: 'target_resumed'; target: string }
+  /** A target that came back may run more rows at once; `Infinity`: nothing holds it back any more. */
+  | { type: 'target_ramping'; target: string; places: number }
   /** A slot of a schedule got no run: at the tick (nothing enqueued) or at its run (the row ended without its handler). */
-  | { type: 'slot_skipped'; code: string; slot: Date; at: 'tick' | 'run'; reason: string }
+  | {
+      type: 'slot_skipped';
+      code: string;
+      slot: Date;
+      /** Several skipped at once: the oldest of them; `slot` is the newest. */
+      first?: Date;
+      at: 'tick' | 'run';
+      reason: string;
+    }
   | { type: 'slot_enqueued'; code: string; slot: Date }
   /** One schedule cannot be used (a bad stored expression or zone); the others go on. */
   | { type: 'schedule_broken'; code: string; error: unknown };

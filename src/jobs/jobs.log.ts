@@ -43,7 +43,7 @@ export class JobsLog {
         );
       case 'target_paused':
         return this.logger.warn(
-          `target paused target=${event.target} ms=${event.ms} reason=${JSON.stringify(event.reason)}`,
+          `target paused target=${event.target} by=${event.by} ms=${event.ms ?? 'until_resumed'} reason=${JSON.stringify(event.reason)}`,
         );
       case 'target_resumed':
         return this.logger.log(`target resumed target=${event.target}`);
@@ -65,7 +65,7 @@ export class JobsLog {
         return this.logger.error(`on_dead failed ${row(event.row)}: ${errorText(event.error)}`);
       case 'slot_skipped':
         return this.logger.warn(
-          `schedule slot skipped code=${event.code} slot=${event.slot.toISOString()} at=${event.at} reason=${event.reason}`,
+          `schedule slot skipped code=${event.code} slot=${event.slot.toISOString()}${event.first ? ` first=${event.first.toISOString()}` : ''} at=${event.at} reason=${event.reason}`,
         );
       case 'schedule_broken':
         return this.logger.error(`schedule cannot be used code=${event.code}: ${errorText(event.error)}`);
@@ -80,6 +80,7 @@ export class JobsLog {
       case 'lossy_dropped':
       case 'enqueued':
       case 'claimed':
+      case 'target_ramping':
       case 'slot_enqueued':
         return;
     }

@@ -13,6 +13,7 @@ import { ClaimSweeper } from './lanes/claim_sweeper.js';
 import { LongLaneWorker } from './lanes/long_lane.worker.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
+import { TargetPause } from './lanes/target_pause.js';
 
 @Injectable()
 export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
@@ -27,6 +28,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
     @Inject(FastLaneWorker) private readonly fastLane: FastLaneWorker,
     @Inject(LongLaneWorker) private readonly longLane: LongLaneWorker,
+    @Inject(TargetPause) private readonly pause: TargetPause,
     @Inject(ClaimKeeper) keeper: ClaimKeeper,
     @Inject(ClaimSweeper) sweeper: ClaimSweeper,
   ) {
@@ -51,6 +53,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
       clock,
       step: async () => {
         await leases.heartbeat();
+        await this.pause.refresh(); // after the renewal: nothing may come between a pod and its leases
         return config.lease.heartbeat_ms;
       },
       errorDelayMs: Math.min(1_000, config.lease.heartbeat_ms),
@@ -75,9 +78,10 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     await Promise.all([this.heartbeat.stop(), this.claims.stop()]);
     if (this.config.workers === 'off') return;
     // A database that is away must not hold the shutdown: the leases expire by themselves, but somebody should know.
-    await this.leases
+    const left = this.leases
       .leave()
       .catch((error: unknown) => this.events.emit({ type: 'loop_failed', loop: 'leave', error }));
+    await Promise.all([left, this.pause.written()]);
   }
 }
 

@@ -17,6 +17,7 @@ import { ClaimSweeper } from '../../src/jobs/lanes/claim_sweeper.js';
 import { LongLaneWorker } from '../../src/jobs/lanes/long_lane.worker.js';
 import { FastLaneWorker } from '../../src/jobs/lanes/fast_lane.worker.js';
 import { PartitionLeaseService } from '../../src/jobs/lanes/partition_lease.service.js';
+import { TargetPause } from '../../src/jobs/lanes/target_pause.js';
 import { SideEffectService } from '../../src/jobs/side_effect.service.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../../src/jobs/store/collections.js';
 import { JobTargetsRegistry, type JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
@@ -80,6 +81,7 @@ export class TestPod {
   readonly leases: PartitionLeaseService;
   readonly lane: FastLaneWorker;
   readonly longLane: LongLaneWorker;
+  readonly pause: TargetPause;
   readonly keeper: ClaimKeeper;
   readonly sweeper: ClaimSweeper;
   readonly events: JobsEvent[] = [];
@@ -95,6 +97,7 @@ export class TestPod {
     this.leases = module.get(PartitionLeaseService);
     this.lane = module.get(FastLaneWorker);
     this.longLane = module.get(LongLaneWorker);
+    this.pause = module.get(TargetPause);
     this.keeper = module.get(ClaimKeeper);
     this.sweeper = module.get(ClaimSweeper);
     module.get(JobsEvents).on((event) => this.events.push(event));

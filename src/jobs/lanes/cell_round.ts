@@ -12,6 +12,7 @@ import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { DeliveryMode } from '../jobs.types.js';
 import { planPage, takeBatch, type HeldKey } from '../policy/ordering.js';
 import { targetVerdict, type RunResult } from '../policy/outcome.js';
+import { rowsAtOnce } from '../policy/pause_rules.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import { deferFollowers } from '../store/fast_lane.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
@@ -22,7 +23,7 @@ import { JobRunner } from './job_runner.js';
 import type { RunResults } from './run_results.js';
 import { JobOutcome, type PreparedOutcome } from './outcome.service.js';
 import { PartitionLeaseService } from './partition_lease.service.js';
-import { TargetPause } from './target_pause.js';
+import { TargetPause, type Passed, type Probe } from './target_pause.js';
 
 /** `again`: there may be more. `empty`: nothing is due. `stopped`: lease, pause or shutdown ended the round. */
 export type RoundEnd = 'again' | 'empty' | 'stopped';
@@ -45,8 +46,8 @@ export class CellRound {
     @Inject(TargetPause) private readonly pause: TargetPause,
   ) {}
 
-  /** `probe`: the target is paused and this is the one run that may find out whether it is back. */
-  async run(cell: Cell, { probe, stopping }: { probe: boolean; stopping(): boolean }): Promise<RoundEnd> {
+  /** `probe`: the target rests and this is the one run that may find out whether it is back. */
+  async run(cell: Cell, { probe, stopping }: { probe?: Probe; stopping(): boolean }): Promise<RoundEnd> {
     if (cell.kept) await this.writeKept(cell, cell.kept);
     if (stopping() || !this.mayStart(cell)) return 'stopped';
     const now = this.clock.now();
@@ -73,6 +74,11 @@ export class CellRound {
     return this.leases.mayStart(cell.owned, cell.target.timeout_ms);
   }
 
+  /** A pause found meanwhile, by another cell, another pod or an admin, ends this page. The probe is what it waits for. */
+  private mayRun(cell: Cell, probe: Probe | undefined): boolean {
+    return this.mayStart(cell) && (probe !== undefined || this.pause.look(cell.target.name) === 'open');
+  }
+
   private async defer(cell: Cell, held: readonly HeldKey<JobDoc>[], now: Date): Promise<boolean> {
     const heads = held.filter((key) => key.may_have_due_followers).map((key) => key.head);
     if (heads.length > 0) await deferFollowers(this.collections, heads, now);
@@ -89,16 +95,16 @@ export class CellRound {
   private async runPage(
     cell: Cell,
     sequences: readonly (readonly JobDoc[])[],
-    round: { probe: boolean; stopping(): boolean; readAt: number; rev: number },
+    round: { probe?: Probe; stopping(): boolean; readAt: number; rev: number },
   ): Promise<RoundEnd> {
     const { target } = cell;
-    const limits = { max_rows: round.probe ? 1 : target.max_in_flight, max_bytes: target.batch_bytes };
     const suspect = (row: JobDoc): boolean => row.crashes > 0 || cell.isolated.has(row._id.toHexString());
     let rest = sequences;
     while (rest.length > 0) {
-      if (round.stopping() || cell.owned.releasing || !this.mayStart(cell)) return 'stopped';
-      const next = takeBatch(rest, limits, suspect);
-      const batch = await this.runBatch(cell, next.batch, round.rev);
+      if (round.stopping() || cell.owned.releasing || !this.mayRun(cell, round.probe)) return 'stopped';
+      const max_rows = round.probe ? 1 : rowsAtOnce(this.pause.allowance(target.name), target);
+      const next = takeBatch(rest, { max_rows, max_bytes: target.batch_bytes }, suspect);
+      const batch = await this.runBatch(cell, next.batch, round);
       if ('end' in batch) return batch.end;
       if (round.probe) return 'again';
       rest = next.rest.filter((sequence) => !batch.blocked.has(sequence[0]!.order_key));
@@ -108,7 +114,11 @@ export class CellRound {
     return 'again';
   }
 
-  private async runBatch(cell: Cell, batch: JobDoc[][], rev: number): Promise<BatchEnd> {
+  private async runBatch(
+    cell: Cell,
+    batch: JobDoc[][],
+    { probe, rev }: { probe?: Probe; rev: number },
+  ): Promise<BatchEnd> {
     const { target, owned } = cell;
     const token = this.ids.token();
     const at = this.clock.now();
@@ -125,8 +135,8 @@ export class CellRound {
     }
     const started = this.clock.monotonic();
     // Once more after the mark, and before every start: time may have gone by while it was written.
-    const results = await this.runner.run(target, batch, () => this.mayStart(cell));
-    const down = this.tellPause(cell, results);
+    const results = await this.runner.run(target, batch, () => this.mayRun(cell, probe));
+    const down = this.tellPause(cell, results, probe ?? 'open');
     const blocked = this.isolateAndBlock(cell, results);
     await this.settle(
       cell,
@@ -136,17 +146,17 @@ export class CellRound {
   }
 
   /** What the results say about the target. Answers true when it is to rest. */
-  private tellPause(cell: Cell, results: RunResults): boolean {
+  private tellPause(cell: Cell, results: RunResults, passed: Passed): boolean {
     const { name, delivery_mode } = cell.target;
     let down = false;
     for (const [row, result] of results) {
       const id = row._id.toHexString();
       const charged = this.chargeRepeatedUnknown(cell, row, result, results);
       const verdict = targetVerdict(charged, delivery_mode);
-      if (verdict === 'up' && !down) this.pause.up(name);
+      if (verdict === 'up' && !down) this.pause.up(name, passed);
       if (verdict === 'down' && !down) {
         down = true;
-        this.pause.down(name, id, 'error' in charged ? charged.error : undefined);
+        this.pause.down(name, id, 'error' in charged ? charged.error : undefined, passed);
       }
       if (charged.kind === 'success') this.pause.forget(id);
     }

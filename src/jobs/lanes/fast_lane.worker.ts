@@ -3,13 +3,13 @@
  * `concurrency`, round by round in turn. What a round does is in cell_round.ts; who owns what in
  * partition_lease.service.ts.
  *
- * One cold check, a single query, asks for all idle cells at once; hints after a commit only make it faster
- * (invariant 12).
+ * One cold check, a single query, asks for all idle cells at once; hints after a commit (event `hinted`) only make it
+ * faster (invariant 12).
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { RunLoop } from '../../common/run_loop.js';
-import { JobsEvents } from '../jobs.events.js';
+import { JobsEvents, type HintedCell } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
 import { idleDelayMs } from '../policy/poll_delay.js';
@@ -19,7 +19,7 @@ import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_target
 import { Cell } from './cell.js';
 import { CellRound, type RoundEnd } from './cell_round.js';
 import { PartitionLeaseService } from './partition_lease.service.js';
-import { TargetPause } from './target_pause.js';
+import { TargetPause, type Probe } from './target_pause.js';
 import type { OwnedPartition } from './owned_partition.js';
 
 @Injectable()
@@ -55,8 +55,9 @@ export class FastLaneWorker {
       onError: (loop, error) => events.emit({ type: 'loop_failed', loop, error }),
     });
     this.unsubscribe = events.on((event) => {
-      if (event.type === 'enqueued') for (const row of event.rows) this.hint(row.target, row.partition);
-      if (event.type === 'partitions_taken') this.loop.wake();
+      if (event.type === 'hinted') this.hinted(event.cells);
+      if (event.type === 'partitions_taken' || event.type === 'target_resumed') this.loop.wake();
+      if (event.type === 'target_ramping' && this.background) this.pump();
     });
   }
 
@@ -93,6 +94,12 @@ export class FastLaneWorker {
     return worked;
   }
 
+  private hinted(cells: readonly HintedCell[] | 'all'): void {
+    if (cells !== 'all') return cells.forEach(({ target, partition }) => this.hint(target, partition));
+    this.emptyChecks = 0;
+    this.loop.wake();
+  }
+
   /** Rows were committed for this cell: read it now. */
   hint(target: string, partition: number): void {
     const owned = this.leases.get(partition);
@@ -114,7 +121,7 @@ export class FastLaneWorker {
     this.emptyChecks = found || this.hotCells().length > 0 ? 0 : this.emptyChecks + 1;
     this.pump();
     const idle = idleDelayMs(Math.max(0, this.emptyChecks - 1), this.config.fast_lane.idle_poll_ms);
-    return Math.min(idle, this.pause.nextProbeMs() ?? idle);
+    return Math.min(idle, this.pause.nextProbeMs(JobLane.fast) ?? idle);
   }
 
   /** Makes the cells hot that have due rows. Cells of paused targets are not looked at, but for a probe that is due. */
@@ -157,8 +164,9 @@ export class FastLaneWorker {
   private pump(): void {
     for (const cell of this.hotCells()) {
       if (this.stopping) return;
-      if (cell.running || (this.runningOf.get(cell.target.name) ?? 0) >= cell.target.concurrency) continue;
-      if (this.pause.look(cell.target.name) === 'closed') continue;
+      const { name, concurrency } = cell.target;
+      if (cell.running || this.pause.look(name) === 'closed') continue;
+      if ((this.runningOf.get(name) ?? 0) >= Math.min(concurrency, this.pause.allowance(name))) continue;
       void this.round(cell).then((end) => this.afterRound(cell, end));
     }
   }
@@ -171,7 +179,11 @@ export class FastLaneWorker {
   }
 
   private round(cell: Cell): Promise<RoundEnd> {
-    const run = this.guardedRound(cell);
+    const run = this.guardedRound(cell).then(async (end) => {
+      // Only now: the cell's place is free, and what it found out about its target is still waited for by a clean stop.
+      await this.pause.written(cell.target.name);
+      return end;
+    });
     this.active.add(run);
     return run.finally(() => this.active.delete(run));
   }
@@ -180,22 +192,25 @@ export class FastLaneWorker {
   private async guardedRound(cell: Cell): Promise<RoundEnd> {
     const { name } = cell.target;
     if (cell.owned.lost || cell.running) return 'stopped';
-    const gate = this.pause.pass(name);
-    if (gate === 'closed') return 'stopped';
+    // Before the gate, which may cost a command: nobody else may start this cell meanwhile.
     cell.running = true;
     cell.owned.running++;
     this.runningOf.set(name, (this.runningOf.get(name) ?? 0) + 1);
-    // A hint that comes while the round runs must survive its "empty".
-    cell.hot = false;
+    let probe: Probe | undefined;
     let end: RoundEnd = 'stopped';
     try {
-      end = await this.rounds.run(cell, { probe: gate === 'probe', stopping: () => this.stopping });
+      const gate = await this.pause.pass(name);
+      if (gate === 'closed') return 'stopped';
+      if (gate === 'probe') probe = this.pause.heldProbe(name);
+      // A hint that comes while the round runs must survive its "empty".
+      cell.hot = false;
+      end = await this.rounds.run(cell, { probe, stopping: () => this.stopping });
       if (end !== 'empty') cell.hot = true;
     } catch (error) {
       cell.hot = true;
       this.events.emit({ type: 'round_failed', ...cell.id, error });
     } finally {
-      if (gate === 'probe') this.pause.unused(name);
+      if (probe) this.pause.unused(name, probe);
       cell.running = false;
       cell.owned.running--;
       this.runningOf.set(name, this.runningOf.get(name)! - 1);
