@@ -45,6 +45,13 @@ export function checkEnqueueOptions(options: EnqueueOptions, field: string): voi
   if (headers !== undefined) checkHeaders(headers, field);
 }
 
+/** Redis hands a lossy job out at once and in no order: a wish that cannot come true is refused. */
+export function checkLossyOptions(options: EnqueueOptions, field: string): void {
+  for (const name of ['run_at', 'delay_ms', 'priority'] as const) {
+    if (options[name] !== undefined) throw fault(field, name, 'a lossy target runs its jobs at once, in no order');
+  }
+}
+
 function checkHeaders(headers: unknown, field: string): void {
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers))
     throw fault(field, 'headers', 'expected an object of strings');

@@ -32,6 +32,8 @@ import { PartitionLeaseService } from './lanes/partition_lease.service.js';
 import { POD, thisPod } from './lanes/pod.js';
 import { TakeoverJudge } from './lanes/takeover_judge.js';
 import { TargetPause } from './lanes/target_pause.js';
+import { LossyModule } from './lossy/lossy.module.js';
+import { WakeUp } from './wake_up/wake_up.service.js';
 import { SideEffectService } from './side_effect.service.js';
 import { agreeOnPartitions, ensureIndexes, seedPartitions } from './store/boot.store.js';
 import { JOBS_COLLECTIONS, openCollections, type JobsCollections } from './store/collections.js';
@@ -101,6 +103,7 @@ const PARTS: Provider[] = [
   LongClaims,
   LongRun,
   LongLaneWorker,
+  WakeUp,
 ];
 
 /** Indexes first: an engine must not write a row that its unique index does not guard yet. */
@@ -119,7 +122,7 @@ async function prepareDatabase(connection: Connection, config: JobsConfig): Prom
   return collections;
 }
 
-@Module({ imports: [DiscoveryModule], providers: PARTS, exports: PARTS })
+@Module({ imports: [DiscoveryModule, LossyModule], providers: PARTS, exports: [...PARTS, LossyModule] })
 export class JobsModule extends ConfigurableModuleClass implements OnApplicationShutdown {
   constructor(@Inject(JOBS_CONNECTION) private readonly connection: Connection) {
     super();

@@ -86,6 +86,20 @@ export interface JobsConfig {
     /** Most rows a count looks at; a larger one is told as "at least". */
     readonly count_limit: number;
   };
+  readonly redis: {
+    /** Where Redis is, `redis[s]://user:password@host:port/db`. Default: `QUEUE_REDIS_URL`. Empty: there is none. */
+    readonly url: string;
+  };
+  readonly lossy: {
+    /** How long a commit may wait for Redis to take its lossy jobs, all together; what is not taken by then is dropped. */
+    readonly handover_timeout_ms: number;
+    /** Lossy jobs of this pod on their way to Redis at once; more are dropped at once. */
+    readonly max_in_flight: number;
+    /** Lossy jobs this pod runs at once. */
+    readonly concurrency: number;
+  };
+  /** `off`: no lane is woken by a commit, here or on other pods. Slower, and nothing else (tests, measurements). */
+  readonly hints: 'on' | 'off';
   /** Where trace and actor come from. */
   readonly context: ContextStore;
 }
@@ -136,6 +150,9 @@ export const JOBS_DEFAULTS: JobsConfig = {
   retry: { delays_ms: [1, 2, 4, 8, 16].map((minutes) => minutes * MINUTE), jitter: 0.1 },
   pause: { probe_ms: 30_000 },
   admin: { guards: [], bulk_limit: 10_000, count_limit: 10_000 },
+  redis: { url: '' },
+  lossy: { handover_timeout_ms: 200, max_in_flight: 1_000, concurrency: 10 },
+  hints: 'on',
   context: requestContext,
 };
 
@@ -172,6 +189,11 @@ const RULES: Rules = {
   'admin.guards': { classes: true },
   'admin.bulk_limit': { int: [1, 1_000_000] },
   'admin.count_limit': { int: [1, 1_000_000] },
+  'redis.url': { secretUrl: ['redis:', 'rediss:'] },
+  'lossy.handover_timeout_ms': { int: [1, 60_000] },
+  'lossy.max_in_flight': { int: [1, 1_000_000] },
+  'lossy.concurrency': { int: [1, 1_000] },
+  hints: { oneOf: ['on', 'off'] },
   context: { object: ['current', 'run'] },
 };
 
@@ -182,14 +204,17 @@ export function resolveJobsOptions(
   raw: JobsModuleOptions = {},
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): JobsConfig {
-  const { value, errors } = checkOptions<JobsConfig>('jobs', raw, { ...JOBS_DEFAULTS, ...workersFromEnv(env) }, RULES);
+  const { value, errors } = checkOptions<JobsConfig>('jobs', raw, { ...JOBS_DEFAULTS, ...fromEnv(env) }, RULES);
   if (errors.length === 0) errors.push(...crossFieldErrors(value));
   if (errors.length > 0) throw new BootError('invalid_options', errors.join('\n'), errors[0]?.split(':')[0]);
   return value;
 }
 
-function workersFromEnv(env: Readonly<Record<string, string | undefined>>): { workers: WorkersMode } {
-  return { workers: env['JOBS_WORKERS'] === 'off' ? 'off' : 'on' };
+function fromEnv(env: Readonly<Record<string, string | undefined>>): Pick<JobsConfig, 'workers' | 'redis'> {
+  return {
+    workers: env['JOBS_WORKERS'] === 'off' ? 'off' : 'on',
+    redis: { url: env['QUEUE_REDIS_URL'] ?? '' },
+  };
 }
 
 function crossFieldErrors({ lease, fast_lane, long_lane }: JobsConfig): string[] {

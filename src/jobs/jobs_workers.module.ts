@@ -12,6 +12,8 @@ import { ClaimKeeper } from './lanes/claim_keeper.js';
 import { ClaimSweeper } from './lanes/claim_sweeper.js';
 import { LongLaneWorker } from './lanes/long_lane.worker.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
+import { LossyProcessor } from './lossy/lossy.processor.js';
+import { WakeUp } from './wake_up/wake_up.service.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
 import { TargetPause } from './lanes/target_pause.js';
 
@@ -29,6 +31,8 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     @Inject(FastLaneWorker) private readonly fastLane: FastLaneWorker,
     @Inject(LongLaneWorker) private readonly longLane: LongLaneWorker,
     @Inject(TargetPause) private readonly pause: TargetPause,
+    @Inject(LossyProcessor) private readonly lossy: LossyProcessor,
+    @Inject(WakeUp) private readonly wakeUp: WakeUp,
     @Inject(ClaimKeeper) keeper: ClaimKeeper,
     @Inject(ClaimSweeper) sweeper: ClaimSweeper,
   ) {
@@ -68,12 +72,16 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     this.longLane.start();
     this.claims.start();
     this.sweep.start();
+    this.lossy.start();
+    this.wakeUp.listen();
   }
 
   /** Invariant 11: nothing new starts, what runs may finish, outcomes are written, then partitions are given back. */
   async onModuleDestroy(): Promise<void> {
     const grace = this.config.shutdown_grace_ms;
-    await Promise.all([this.sweep.stop(), this.fastLane.stop(grace), this.longLane.stop(grace)]);
+    this.wakeUp.deafen();
+    const lanes = [this.fastLane.stop(grace), this.longLane.stop(grace), this.lossy.stop(grace)];
+    await Promise.all([this.sweep.stop(), ...lanes]);
     // Only now: running handlers need their leases and claims renewed until they end.
     await Promise.all([this.heartbeat.stop(), this.claims.stop()]);
     if (this.config.workers === 'off') return;

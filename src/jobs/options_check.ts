@@ -11,6 +11,8 @@ export interface Rule {
   readonly object?: readonly string[];
   /** A list of classes or objects. */
   readonly classes?: true;
+  /** Empty, or a URL of these protocols. It may hold a password, so no message repeats it. */
+  readonly secretUrl?: readonly string[];
 }
 
 /** Path (`lease.ttl_ms`) to rule. */
@@ -76,11 +78,19 @@ function faultOf(rule: Rule, value: unknown): string | undefined {
   if (rule.classes && !(Array.isArray(value) && value.every((item) => /function|object/.test(typeof item) && item))) {
     return `expected a list of classes or instances, got ${show(value)}`;
   }
+  if (rule.secretUrl && !isUrlOf(value, rule.secretUrl)) {
+    return `expected a URL that begins with ${rule.secretUrl.map((protocol) => `${protocol}//`).join(' or ')}`;
+  }
   if (rule.object) {
     const missing = rule.object.filter((method) => typeof (value as Record<string, unknown>)?.[method] !== 'function');
     if (missing.length > 0) return `expected an object with ${rule.object.join(' and ')}, got ${show(value)}`;
   }
   return undefined;
+}
+
+function isUrlOf(value: unknown, protocols: readonly string[]): boolean {
+  if (typeof value !== 'string') return false;
+  return value === '' || (URL.canParse(value) && protocols.includes(new URL(value).protocol));
 }
 
 function isNumberIn(value: unknown, [min, max]: readonly [number, number]): boolean {
@@ -97,6 +107,7 @@ function range([min, max]: readonly [number, number]): string {
 
 function show(value: unknown): string {
   if (typeof value === 'function') return 'a function';
+  if (typeof value === 'string' && value.includes('://')) return 'a URL'; // it may hold a password
   try {
     return JSON.stringify(value)?.slice(0, 80) ?? String(value);
   } catch {

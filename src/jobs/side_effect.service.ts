@@ -8,10 +8,13 @@ import { InvalidInputError, TransactionEndedError } from '../common/errors.js';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { ID_SOURCE, type IdSource } from '../common/ports/ids.js';
 import { afterCommit, ambientTx, queueOnSession, Tx, type ForeignTx } from '../common/utils/transaction.js';
-import { checkEnqueueOptions, type EnqueueOptions } from './enqueue_options.js';
+import { checkEnqueueOptions, checkLossyOptions, type EnqueueOptions } from './enqueue_options.js';
 import { JobsEvents } from './jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from './jobs.options.js';
 import { JobStatus } from './jobs.types.js';
+import { LossyCommits } from './lossy/lossy_commits.js';
+import { toLossyJob } from './lossy/lossy_job.js';
+import { LossyQueue } from './lossy/lossy.queue.js';
 import { partitionOf } from './policy/partition.js';
 import { toJsonValue } from './policy/payload.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
@@ -33,8 +36,9 @@ type EnqueueItems<Payloads extends readonly unknown[]> = {
 };
 
 export interface EnqueueResult {
-  /** False when a row of this `dedupe_key` exists: nothing was written. */
+  /** False when a row of this `dedupe_key` exists (nothing was written), and for lossy targets, which never have one. */
   inserted: boolean;
+  /** The target is lossy: the job is handed to Redis after the commit, or dropped. */
   lossy: boolean;
 }
 
@@ -50,6 +54,8 @@ export class SideEffectService {
     @Inject(CLOCK) private readonly clock: Clock,
     @Inject(ID_SOURCE) private readonly ids: IdSource,
     @Inject(JobsEvents) private readonly events: JobsEvents,
+    @Inject(LossyQueue) private readonly lossyQueue: LossyQueue,
+    @Inject(LossyCommits) private readonly lossyCommits: LossyCommits,
   ) {}
 
   async enqueue<Payload = unknown>(
@@ -74,11 +80,17 @@ export class SideEffectService {
     const now = this.clock.now();
     const rows = items.map((item, index) => this.toRow(item, `items[${index}]`, now));
     const transaction = openTransaction(tx);
-    const unique = firstOfEachKey(rows);
-    const inserted = unique.length === 0 ? [] : await this.write(unique, items, transaction);
+    const isLossy = (row: JobDoc): boolean => this.targets.get(row.target)?.lossy === true;
+    const lossy = firstOfEachKey(rows.filter(isLossy)).map((row) => toLossyJob(row, items[rows.indexOf(row)]!));
+    // Before the first await: the transaction may have ended by the time the rows are written.
+    if (transaction && lossy.length > 0) this.lossyCommits.add(transaction, lossy);
+    const unique = firstOfEachKey(rows.filter((row) => !isLossy(row)));
+    const given = items.flatMap(({ dedupe_key }, index) => (isLossy(rows[index]!) ? [] : (dedupe_key ?? [])));
+    const inserted = unique.length === 0 ? [] : await this.write(unique, given, transaction);
     const written = new Set(unique.filter((_, index) => inserted[index]));
     this.announce([...written], transaction);
-    return rows.map((row) => ({ inserted: written.has(row), lossy: false }));
+    if (!transaction) await this.lossyQueue.handOver(lossy);
+    return rows.map((row) => ({ inserted: written.has(row), lossy: isLossy(row) }));
   }
 
   /** A number that grows in commit order per key, for `version`. Needs a transaction: outside of one order is not kept. */
@@ -90,9 +102,8 @@ export class SideEffectService {
     return inSession(transaction, () => bumpCounter(this.collections, key, transaction.session));
   }
 
-  private write(rows: JobDoc[], items: readonly EnqueueItem[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
+  private write(rows: JobDoc[], given: string[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
     if (!tx) return insertAlone(this.collections, rows);
-    const given = items.flatMap((item) => item.dedupe_key ?? []);
     return inSession(tx, () => insertInTransaction(this.collections, rows, given, tx.session));
   }
 
@@ -108,6 +119,7 @@ export class SideEffectService {
     const target = this.targets.require(nameOf(item.target), `${field}.target`);
     const { target: _target, payload: rawPayload, ...options } = item;
     checkEnqueueOptions(options, field);
+    if (target.lossy) checkLossyOptions(options, field);
     const payload = toJsonValue(rawPayload, `${field}.payload`);
     if (target.schema) checkPayload(target.name, target.schema, payload, `${field}.payload`);
     const context = this.config.context.current();

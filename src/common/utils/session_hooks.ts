@@ -26,6 +26,10 @@ export function afterCommitOf(
   state.hooks.push(hook);
 }
 
+export function hookIsPendingOf(session: ClientSession, hook: CommitHook): boolean {
+  return observed.get(session)?.hooks.includes(hook) ?? false;
+}
+
 function overlay(
   session: ClientSession,
   state: { hooks: CommitHook[] },

@@ -12,7 +12,7 @@ import { Logger } from '@nestjs/common';
 import type { ClientSession, Connection } from 'mongoose';
 import type { mongo } from 'mongoose';
 import { errorText, TransactionEndedError } from '../errors.js';
-import { afterCommitOf, type CommitHook } from './session_hooks.js';
+import { afterCommitOf, hookIsPendingOf, type CommitHook } from './session_hooks.js';
 
 /** A transaction someone else commits: Mongoose's `connection.transaction()`, or a session started by hand. */
 export interface ForeignTx {
@@ -43,6 +43,11 @@ export class Tx implements ForeignTx {
   afterCommit(hook: CommitHook): void {
     this.assertOpen();
     this.hooks.push(hook);
+  }
+
+  /** @internal */
+  hasHook(hook: CommitHook): boolean {
+    return this.hooks.includes(hook);
   }
 
   assertOpen(): void {
@@ -134,6 +139,11 @@ export function outsideTransaction<T>(work: () => T): T {
 export function afterCommit(tx: Tx | ForeignTx, hook: CommitHook): void {
   if (tx instanceof Tx) tx.afterCommit(hook);
   else afterCommitOf(tx.session, hook, runHooks);
+}
+
+/** Whether the hook waits for the commit of this very attempt: it ran, or its attempt was aborted, when it does not. */
+export function hookIsPending(tx: Tx | ForeignTx, hook: CommitHook): boolean {
+  return tx instanceof Tx ? tx.hasHook(hook) : hookIsPendingOf(tx.session, hook);
 }
 
 async function runHooks(hooks: CommitHook[]): Promise<void> {

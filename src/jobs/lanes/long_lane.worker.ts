@@ -11,7 +11,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { RunLoop } from '../../common/run_loop.js';
-import { JobsEvents } from '../jobs.events.js';
+import { JobsEvents, type HintedCell } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
 import { idleDelayMs } from '../policy/poll_delay.js';
@@ -55,7 +55,7 @@ export class LongLaneWorker {
       onError: (loop, error) => events.emit({ type: 'loop_failed', loop, error }),
     });
     this.unsubscribe = events.on((event) => {
-      if (event.type === 'enqueued') for (const row of event.rows) if (row.lane === JobLane.long) this.hint(row.target);
+      if (event.type === 'hinted') this.hinted(event.cells);
     });
   }
 
@@ -94,6 +94,12 @@ export class LongLaneWorker {
   /** Waits until nothing runs any more. */
   async idle(): Promise<void> {
     while (this.active.size > 0) await Promise.all(this.active.values());
+  }
+
+  private hinted(cells: readonly HintedCell[] | 'all'): void {
+    if (cells !== 'all') return cells.forEach(({ lane, target }) => void (lane === JobLane.long && this.hint(target)));
+    this.emptyChecks = 0;
+    this.loop.wake();
   }
 
   /** Rows were committed for this target: look now. */

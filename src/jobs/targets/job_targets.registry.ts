@@ -3,7 +3,7 @@
  * Targets a pod does not know it leaves alone: their rows are neither read nor charged.
  */
 import { Inject, Injectable } from '@nestjs/common';
-import { InvalidInputError, SidelaneError } from '../../common/errors.js';
+import { BootError, InvalidInputError, SidelaneError } from '../../common/errors.js';
 import type { Tx } from '../../common/utils/transaction.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { DeliveryMode, JobLane, type BatchJobHandler, type Job, type JobHandler } from '../jobs.types.js';
@@ -35,6 +35,11 @@ export interface JobTargetOptions {
   retry?: RetryPolicy;
   /** Exceptions by the job's code. */
   codes?: Readonly<Record<string, CodeRules>>;
+  /**
+   * May be lost: no row in Mongo; handed to Redis after the commit, one try, dropped on failure. In no order, at most
+   * once. Needs the option `redis.url`. Rows that were enqueued before the target became lossy still run in their lane.
+   */
+  lossy?: boolean;
   /** Long lane: at most one RUNNING row per code, over all pods. The same as `max_running: 1`. */
   exclusive?: boolean;
   /** Long lane: at most this many RUNNING rows per code, over all pods. */
@@ -86,6 +91,18 @@ export function rulesFor(target: RegisteredTarget, code: string): OutcomeRules {
   };
 }
 
+const NOT_FOR_LOSSY = [
+  'batch_handler',
+  'exclusive',
+  'max_running',
+  'max_attempts',
+  'retry',
+  'codes',
+  'keep_done_ms',
+  'keep_dead_ms',
+  'on_dead',
+] as const;
+
 @Injectable()
 export class JobTargetsRegistry {
   private readonly targets = new Map<string, RegisteredTarget>();
@@ -107,7 +124,25 @@ export class JobTargetsRegistry {
     if (!options.handler === !options.batch_handler) {
       throw invalid(options.name, 'handler', 'expected exactly one of handler and batch_handler');
     }
+    if (options.lossy) this.checkLossy(options);
     this.targets.set(options.name, this.withDefaults(options));
+  }
+
+  /** Nothing is kept of a lossy job, so what speaks of keeping, counting or trying again cannot hold for it. */
+  private checkLossy(options: JobTargetOptions): void {
+    if (options.delivery_mode === DeliveryMode.atLeastOnce)
+      throw invalid(options.name, 'delivery_mode', 'a lossy target has one try');
+    for (const field of NOT_FOR_LOSSY) {
+      if (options[field] !== undefined && options[field] !== false)
+        throw invalid(options.name, field, 'a lossy target cannot have it: its jobs get one try and leave no row');
+    }
+    if (!this.config.redis.url) {
+      throw new BootError(
+        'lossy_without_redis',
+        `target ${options.name}: a lossy target needs Redis: set the option redis.url (or QUEUE_REDIS_URL)`,
+        'jobs.redis.url',
+      );
+    }
   }
 
   get(name: string): RegisteredTarget | undefined {
@@ -133,6 +168,11 @@ export class JobTargetsRegistry {
 
   inLane(lane: JobLane): RegisteredTarget[] {
     return [...this.targets.values()].filter((target) => target.lane === lane);
+  }
+
+  /** Whether this pod has a use for Redis beyond hints. */
+  hasLossy(): boolean {
+    return [...this.targets.values()].some((target) => target.lossy);
   }
 
   private withDefaults({ exclusive, ...options }: JobTargetOptions): RegisteredTarget {
