@@ -16,8 +16,14 @@ export interface RunLoopOptions {
   onError(loop: string, error: unknown): void;
 }
 
+/** From one `start` to the `stop` that ends it. */
+interface Term {
+  stopping: boolean;
+}
+
 export class RunLoop {
-  private stopping = true;
+  private term: Term | undefined;
+  /** Settles when no round runs any more; terms follow one another, so two rounds never run side by side. */
   private running: Promise<void> | undefined;
   private timer: Timer | undefined;
   private resume: (() => void) | undefined;
@@ -27,10 +33,16 @@ export class RunLoop {
 
   constructor(private readonly options: RunLoopOptions) {}
 
+  /** Does nothing when it runs. During an unfinished `stop` it runs on after the round that is being waited for. */
   start(): void {
-    if (this.running) return;
-    this.stopping = false;
-    this.running = this.loop();
+    if (this.term && !this.term.stopping) return;
+    const term: Term = { stopping: false };
+    this.term = term;
+    const before = this.running;
+    const run = (before ? before.then(() => this.loop(term)) : this.loop(term)).finally(() => {
+      if (this.running === run) this.running = undefined;
+    });
+    this.running = run;
   }
 
   /** Runs the next round now. A hint that comes while a round runs makes the next one follow at once. */
@@ -39,19 +51,18 @@ export class RunLoop {
     this.resume?.();
   }
 
-  /** Resolves when the round under way has ended; no other starts. Safe to call twice, and before `start`. */
+  /** Resolves when the round under way has ended; no other starts unless `start` is called. Safe to call at any time. */
   async stop(): Promise<void> {
-    this.stopping = true;
+    if (this.term) this.term.stopping = true;
     this.resume?.();
     await this.running;
-    this.running = undefined;
   }
 
-  private async loop(): Promise<void> {
-    while (!this.stopping) {
+  private async loop(term: Term): Promise<void> {
+    while (!term.stopping) {
       this.hinted = false;
       const delay = await this.round();
-      if (!this.stopping && !this.hinted) await this.wait(delay);
+      if (!term.stopping && !this.hinted) await this.wait(delay);
     }
   }
 

@@ -1,5 +1,6 @@
 /** A background loop: nothing that its step does may end it, and only `stop` does. */
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import fc from 'fast-check';
 import { RunLoop } from '../../src/common/run_loop.js';
 import { FakeClock } from '../support/fake_clock.js';
 
@@ -210,6 +211,38 @@ describe('a run loop', () => {
     expect(steps.started).toBe(2);
   });
 
+  it('a start during an unfinished stop is not lost: it runs on after the round that is being waited for', async () => {
+    loop.start();
+    const first = await steps.next();
+    let stopped = false;
+    const stopping = loop.stop().then(() => (stopped = true));
+    loop.start();
+    await settle();
+    expect(steps.started).toBe(1);
+    expect(stopped).toBe(false);
+    first.end(10_000);
+    const second = await steps.next();
+    await stopping;
+    second.end(10_000);
+    await settle();
+    clock.advance(10_000);
+    (await steps.next()).end(10_000);
+    await settle();
+    expect(steps.started).toBe(3);
+  });
+
+  it('a start that a second stop called off runs no round, and both stops resolve', async () => {
+    loop.start();
+    const first = await steps.next();
+    const stops = [loop.stop()];
+    loop.start();
+    stops.push(loop.stop());
+    first.end(0);
+    await Promise.all(stops);
+    await settle();
+    expect(steps.started).toBe(1);
+  });
+
   it('knows when its last round ended, whether it failed or not', async () => {
     expect(loop.lastRoundAt).toBeUndefined();
     loop.start();
@@ -241,5 +274,66 @@ describe('a run loop whose error listener throws', () => {
     await settle();
     await loop.stop();
     expect(steps.started).toBe(2);
+  });
+});
+
+/** A step whose rounds are held open, and that remembers how many ran at once at worst. */
+class HeldStep {
+  rounds = 0;
+  atOnce = 0;
+  worst = 0;
+  end: () => void = () => undefined;
+
+  readonly step = (): Promise<number> => {
+    this.rounds++;
+    this.worst = Math.max(this.worst, ++this.atOnce);
+    return new Promise((resolve) => {
+      this.end = () => {
+        this.end = () => undefined;
+        this.atOnce--;
+        resolve(100);
+      };
+    });
+  };
+}
+
+describe('a run loop that many callers start, stop and wake at once', () => {
+  const calls = fc.array(fc.constantFrom('start', 'stop', 'wake', 'end the round', 'let time pass'), { maxLength: 60 });
+
+  it('never runs two rounds side by side, rests when the last word was stop, runs when it was start', async () => {
+    await fc.assert(
+      fc.asyncProperty(calls, fc.constantFrom('start', 'stop'), async (script, lastWord) => {
+        const clock = new FakeClock();
+        const held = new HeldStep();
+        const loop = new RunLoop({ name: 'test', clock, step: held.step, errorDelayMs: 500, onError: () => undefined });
+        const stops: Promise<void>[] = [];
+        const letTimePass = async (): Promise<void> => {
+          clock.advance(100);
+          await settle();
+        };
+        for (const call of [...script, lastWord]) {
+          if (call === 'start') loop.start();
+          if (call === 'stop') stops.push(loop.stop());
+          if (call === 'wake') loop.wake();
+          if (call === 'end the round') held.end();
+          if (call === 'let time pass') await letTimePass();
+        }
+        held.end();
+        await settle();
+        const { rounds } = held;
+        for (let passes = 0; passes < 3; passes++) {
+          held.end();
+          await letTimePass();
+        }
+        if (lastWord === 'start') expect(held.rounds).toBeGreaterThan(rounds);
+        else expect(held.rounds).toBe(rounds);
+        stops.push(loop.stop());
+        held.end();
+        await Promise.all(stops);
+        expect(held.atOnce).toBe(0);
+        expect(held.worst).toBeLessThanOrEqual(1);
+      }),
+      { numRuns: 300 },
+    );
   });
 });
