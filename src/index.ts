@@ -25,6 +25,17 @@ export type { RetryPolicy, DelaysPolicy, ExponentialPolicy } from './jobs/policy
 export { JobTarget, type JobTargetDeclaration, type JobTargetProvider } from './jobs/targets/job_target.decorator.js';
 export { defineTarget, type DefinedTarget, type JobTargetRef, type PayloadOf } from './jobs/targets/target_ref.js';
 export type { PayloadSchema } from './jobs/targets/payload_schema.js';
+export { SchedulesModule } from './schedules/schedules.module.js';
+export { SchedulesService } from './schedules/schedules.service.js';
+export { Schedule } from './schedules/schedule.decorator.js';
+export type { SchedulesModuleOptions } from './schedules/schedules.options.js';
+export type {
+  ScheduleDeclaration,
+  ScheduleHandler,
+  ScheduleOptions,
+  SlotRun,
+} from './schedules/schedule_declaration.js';
+export { MissedSlotPolicy } from './schedules/schedule_rules.js';
 export { KafkaModule } from './kafka/kafka.module.js';
 export type { KafkaModuleOptions } from './kafka/kafka.options.js';
 export { kafkaTargetName } from './kafka/kafka.target.js';

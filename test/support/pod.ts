@@ -2,6 +2,7 @@
  * Pods of a test: each a real Nest application context with its own connection to one real database, on a clock the
  * test moves, its loops in `manual` mode. A file opens one `TestDatabase`, and drops it at the end.
  */
+import type { ModuleMetadata } from '@nestjs/common';
 import { MongooseModule, getConnectionToken } from '@nestjs/mongoose';
 import { Test, type TestingModule } from '@nestjs/testing';
 import mongoose, { type Connection } from 'mongoose';
@@ -35,11 +36,15 @@ export class TestDatabase {
     options: JobsModuleOptions = {},
     targets: JobTargetOptions[] = [],
     clock: Clock = new FakeClock(),
+    /** What the host has beside the engine. */
+    { imports = [], providers = [] }: Pick<ModuleMetadata, 'imports' | 'providers'> = {},
   ): Promise<TestPod> {
     const module = await Test.createTestingModule({
+      providers,
       imports: [
         MongooseModule.forRoot(this.uri, { dbName: this.name, monitorCommands: true, maxPoolSize: 20 }),
         JobsModule.forRoot({ workers: 'manual', partitions: 4, ...options }),
+        ...imports,
         JobsWorkersModule,
       ],
     })

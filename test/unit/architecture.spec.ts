@@ -74,6 +74,11 @@ const IMPORT_RULES: ImportRule[] = [
     never: /\/fast_lane\.worker\.ts$/,
   },
   { name: 'jobs know neither Kafka nor schedules', of: /^src\/jobs\//, never: /^(src\/(kafka|schedules)\/|kafkajs$)/ },
+  {
+    name: 'schedules use what the jobs offer, not what they are made of',
+    of: /^src\/schedules\//,
+    never: /^src\/jobs\/(store|lanes|policy|admin)\//,
+  },
   { name: 'schedules do not know Kafka', of: /^src\/schedules\//, never: /^(src\/kafka\/|kafkajs$)/ },
   {
     name: 'Kafka reaches neither into the store nor into the lanes',
@@ -160,6 +165,7 @@ describe('the reader', () => {
     ['src/jobs/store/x.store.ts', '../lanes/x.js'],
     ['src/jobs/x.ts', '../kafka/kafka.module.js'],
     ['src/kafka/x.ts', '../jobs/store/collections.js'],
+    ['src/schedules/x.ts', '../jobs/store/collections.js'],
     ['src/index.ts', '../test/support/pod.js'],
   ])('catches that %s imports %s', (path, name) => {
     const files = [parse(path, `import { x } from '${name}';`)];
