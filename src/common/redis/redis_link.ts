@@ -30,8 +30,8 @@ export class RedisLink {
   readonly tried: Promise<void>;
   /** Undefined until the first attempt has ended. */
   state: LinkState | undefined;
-  /** What went wrong last. Redis does not repeat credentials in its errors. */
-  lastError: unknown;
+  /** What went wrong last. */
+  lastError: Error | undefined;
   private closed = false;
   private firstEnd = (): void => undefined;
 
@@ -50,7 +50,7 @@ export class RedisLink {
       socketTimeout: SILENCE_MS,
       ...options,
     });
-    this.client.on('error', (error) => void (this.lastError = error));
+    this.client.on('error', (error) => void (this.lastError = withoutCommand(error)));
     this.client.on('ready', () => this.change('up'));
     this.client.on('close', () => this.change('down'));
   }
@@ -76,4 +76,11 @@ export class RedisLink {
     this.onState(state, state === 'down' ? (this.lastError ?? new Error('the connection was closed')) : undefined);
     if (state === 'up') this.lastError = undefined;
   }
+}
+
+/** The client's errors carry the command they speak of, a password or a payload among its arguments. */
+function withoutCommand({ name, message }: Error): Error {
+  const error = new Error(message || name);
+  error.name = name;
+  return error;
 }

@@ -70,7 +70,8 @@ export class LossyProcessor {
     });
     const ended = this.queue.process(this.config.lossy.concurrency, (job) => this.track(job)) as unknown;
     Promise.resolve(ended).catch((error: unknown) => {
-      if (!this.stopping) this.events.emit({ type: 'loop_failed', loop: 'lossy', error });
+      // Its text alone: the error itself may carry the command, payload and all.
+      if (!this.stopping) this.events.emit({ type: 'loop_failed', loop: 'lossy', error: new Error(errorText(error)) });
     });
   }
 
