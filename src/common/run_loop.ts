@@ -30,14 +30,30 @@ export class RunLoop {
   private hinted = false;
   /** Monotonic time at which the last round ended; undefined before the first. */
   lastRoundAt: number | undefined;
+  /** Monotonic time at which the next good round is due; a round that failed puts nothing off. */
+  private dueAt = 0;
 
   constructor(private readonly options: RunLoopOptions) {}
+
+  get name(): string {
+    return this.options.name;
+  }
+
+  get started(): boolean {
+    return this.term !== undefined && !this.term.stopping;
+  }
+
+  /** For how many ms a round that does not fail is overdue: 0 while it keeps its pace, and while it is stopped. */
+  lateMs(): number {
+    return this.started ? Math.max(0, this.options.clock.monotonic() - this.dueAt) : 0;
+  }
 
   /** Does nothing when it runs. During an unfinished `stop` it runs on after the round that is being waited for. */
   start(): void {
     if (this.term && !this.term.stopping) return;
     const term: Term = { stopping: false };
     this.term = term;
+    this.dueAt = this.options.clock.monotonic();
     const before = this.running;
     const run = (before ? before.then(() => this.loop(term)) : this.loop(term)).finally(() => {
       if (this.running === run) this.running = undefined;
@@ -68,7 +84,9 @@ export class RunLoop {
 
   private async round(): Promise<number> {
     try {
-      return await this.options.step();
+      const delay = await this.options.step();
+      this.dueAt = this.options.clock.monotonic() + delay;
+      return delay;
     } catch (error) {
       this.report(error);
       return this.options.errorDelayMs;

@@ -50,6 +50,8 @@ export type JobsEvent =
   | { type: 'lossy_drops_summed'; drops: { target: string; count: number; reason: LossyDropReason }[] }
   /** Redis, as one use of it sees it: told once per change. */
   | { type: 'redis_state'; use: 'lossy' | 'wake_up'; state: 'up' | 'down'; error?: unknown }
+  /** A handler was called with rows of its target: one, or a whole batch. */
+  | { type: 'run_started'; target: string; rows: number }
   | { type: 'run_ended'; row: RowRef; result: string; ms: number }
   | { type: 'dead'; row: RowRef; reason: string }
   /** A write that ends a run matched fewer rows than it named: somebody else had ended them. */
@@ -79,6 +81,8 @@ export type JobsEvent =
   /** This pod found it down, or learned of a pause. `ms`: until the next probe; none where an admin must resume it. */
   | { type: 'target_paused'; target: string; by: 'engine' | 'admin'; reason: string; ms?: number }
   | { type: 'target_resumed'; target: string }
+  /** This pod got the one permit to try a resting target. */
+  | { type: 'target_probed'; target: string }
   /** A target that came back may run more rows at once; `Infinity`: nothing holds it back any more. */
   | { type: 'target_ramping'; target: string; places: number }
   /** A slot of a schedule got no run: at the tick (nothing enqueued) or at its run (the row ended without its handler). */

@@ -79,6 +79,8 @@ export class JobsLog {
       case 'hint_ignored':
       case 'lossy_dropped':
       case 'enqueued':
+      case 'run_started':
+      case 'target_probed':
       case 'claimed':
       case 'target_ramping':
       case 'slot_enqueued':

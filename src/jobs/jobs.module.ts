@@ -34,6 +34,7 @@ import { TakeoverJudge } from './lanes/takeover_judge.js';
 import { TargetPause } from './lanes/target_pause.js';
 import { LossyModule } from './lossy/lossy.module.js';
 import { WakeUp } from './wake_up/wake_up.service.js';
+import { EngineLoops } from './observability/engine_loops.js';
 import { SideEffectService } from './side_effect.service.js';
 import { agreeOnPartitions, ensureIndexes, seedPartitions } from './store/boot.store.js';
 import { JOBS_COLLECTIONS, openCollections, type JobsCollections } from './store/collections.js';
@@ -85,6 +86,7 @@ const PARTS: Provider[] = [
   },
   JobsEvents,
   JobsLog,
+  EngineLoops,
   JobTargetsRegistry,
   JobTargetsExplorer,
   SideEffectService,

@@ -16,6 +16,7 @@ import { LossyProcessor } from './lossy/lossy.processor.js';
 import { WakeUp } from './wake_up/wake_up.service.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
 import { TargetPause } from './lanes/target_pause.js';
+import { EngineLoops } from './observability/engine_loops.js';
 
 @Injectable()
 export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
@@ -35,6 +36,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     @Inject(WakeUp) private readonly wakeUp: WakeUp,
     @Inject(ClaimKeeper) keeper: ClaimKeeper,
     @Inject(ClaimSweeper) sweeper: ClaimSweeper,
+    @Inject(EngineLoops) loops: EngineLoops,
   ) {
     const { sweep_ms, error_poll_ms } = config.long_lane;
     const onError = (loop: string, error: unknown): void => events.emit({ type: 'loop_failed', loop, error });
@@ -63,6 +65,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
       errorDelayMs: Math.min(1_000, config.lease.heartbeat_ms),
       onError,
     });
+    loops.add(this.heartbeat, fastLane.loop, longLane.loop, this.claims, this.sweep);
   }
 
   onApplicationBootstrap(): void {

@@ -30,7 +30,7 @@ export class FastLaneWorker {
   /** Rounds under way, for the clean stop to wait for. */
   private readonly active = new Set<Promise<RoundEnd>>();
   private readonly runningOf = new Map<string, number>();
-  private readonly loop: RunLoop;
+  readonly loop: RunLoop;
   private readonly unsubscribe: () => void;
   private emptyChecks = 0;
   private stopping = false;

@@ -31,7 +31,7 @@ export class LongLaneWorker {
   private readonly hot = new Set<string>();
   /** Runs under way, until their outcome is written. */
   private readonly active = new Map<RunningRow, Promise<void>>();
-  private readonly loop: RunLoop;
+  readonly loop: RunLoop;
   private readonly unsubscribe: () => void;
   private emptyChecks = 0;
   private lookAt = 0;

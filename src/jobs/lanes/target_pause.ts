@@ -197,6 +197,7 @@ export class TargetPause implements OnModuleInit {
     if (row) {
       copy.set(fromRow(row));
       copy.held = { token: row.token!, until };
+      this.events.emit({ type: 'target_probed', target: copy.target });
       return 'probe';
     }
     this.follow(copy, await store.readTarget(this.collections, copy.target));
