@@ -1,9 +1,10 @@
 /** The sample host. The order of imports matters: what is imported last is torn down first, so the loops stand last. */
 import { Module } from '@nestjs/common';
 import { MongooseModule } from '@nestjs/mongoose';
+import { AdminTokensGuard } from './examples/admin_auth/admin_tokens.guard.js';
 import { DELIVERY_ORDER_TOPICS } from './examples/delivery_order/delivery_order.events.js';
 import { DeliveryOrderModule } from './examples/delivery_order/delivery_order.module.js';
-import { JobsModule, JobsWorkersModule } from './index.js';
+import { JobsAdminModule, JobsModule, JobsWorkersModule } from './index.js';
 import { KafkaModule } from './kafka/kafka.module.js';
 
 function mongoUri(): string {
@@ -15,7 +16,8 @@ function mongoUri(): string {
 @Module({
   imports: [
     MongooseModule.forRootAsync({ useFactory: () => ({ uri: mongoUri() }) }),
-    JobsModule.forRoot({}),
+    JobsModule.forRoot({ admin: { guards: [AdminTokensGuard] } }),
+    JobsAdminModule,
     KafkaModule.forRoot({ topics: DELIVERY_ORDER_TOPICS }),
     DeliveryOrderModule,
     JobsWorkersModule,

@@ -5,6 +5,7 @@ export { requestContext, type ContextStore, type RequestContext } from './common
 export { inTransaction, afterCommit, Tx, type ForeignTx } from './common/utils/transaction.js';
 export { JobsModule } from './jobs/jobs.module.js';
 export { JobsWorkersModule } from './jobs/jobs_workers.module.js';
+export { JobsAdminModule } from './jobs/admin/jobs_admin.module.js';
 export { JOBS_DEFAULTS, type JobsConfig, type JobsModuleOptions, type WorkersMode } from './jobs/jobs.options.js';
 export { JobsEvents, type JobsEvent, type JobsListener } from './jobs/jobs.events.js';
 export * from './jobs/jobs.types.js';
@@ -21,6 +22,7 @@ export {
   type JobTargetOptions,
   type CodeRules,
 } from './jobs/targets/job_targets.registry.js';
+export type { RateLimit } from './jobs/policy/rate_limit.js';
 export type { RetryPolicy, DelaysPolicy, ExponentialPolicy } from './jobs/policy/retry.js';
 export { JobTarget, type JobTargetDeclaration, type JobTargetProvider } from './jobs/targets/job_target.decorator.js';
 export { defineTarget, type DefinedTarget, type JobTargetRef, type PayloadOf } from './jobs/targets/target_ref.js';

@@ -6,8 +6,9 @@ import { Inject, Injectable } from '@nestjs/common';
 import mongoose from 'mongoose';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { queueOnSession, type Tx } from '../common/utils/transaction.js';
-import { insertAudit } from './store/audit.store.js';
+import { addToAudit, insertAudit } from './store/audit.store.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
+import type { AuditDoc } from './store/jobs.schema.js';
 
 export interface AdminChange {
   /** As `@AdminActor()` gives it. */
@@ -29,16 +30,21 @@ export class AdminAudit {
   ) {}
 
   /** Writes the row in `tx`. A failed write fails the transaction: no change without its row. */
-  async record(tx: Tx, { actor, action, subject, count = 1, reason }: AdminChange): Promise<void> {
-    const row = {
-      _id: new mongoose.Types.ObjectId(),
-      at: this.clock.now(),
-      actor,
-      action,
-      subject,
-      count,
-      ...(reason !== undefined && { reason }),
-    };
-    await queueOnSession(tx.session, () => insertAudit(tx.session, this.collections, row));
+  async record(tx: Tx, change: AdminChange): Promise<void> {
+    await queueOnSession(tx.session, () => insertAudit(tx.session, this.collections, this.rowOf(this.newId(), change)));
+  }
+
+  /** One more transaction of the action `id`: its one row counts what is committed so far. */
+  async add(tx: Tx, id: mongoose.Types.ObjectId, change: AdminChange): Promise<void> {
+    await queueOnSession(tx.session, () => addToAudit(tx.session, this.collections, this.rowOf(id, change)));
+  }
+
+  /** For `add`: one per action. */
+  newId(): mongoose.Types.ObjectId {
+    return new mongoose.Types.ObjectId();
+  }
+
+  private rowOf(_id: mongoose.Types.ObjectId, { actor, action, subject, count = 1, reason }: AdminChange): AuditDoc {
+    return { _id, at: this.clock.now(), actor, action, subject, count, ...(reason !== undefined && { reason }) };
   }
 }

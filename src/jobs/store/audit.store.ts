@@ -1,4 +1,4 @@
-/** The audit of admin changes: rows are only ever added, in the transaction of the change they tell of. */
+/** The audit of admin changes: written in the transaction of the change, never taken back; only the count of one bulk action grows. */
 import type { ClientSession, Types } from 'mongoose';
 import type { JobsCollections } from './collections.js';
 import type { AuditDoc } from './jobs.schema.js';
@@ -15,4 +15,13 @@ export async function listAudit(
 ): Promise<AuditDoc[]> {
   const filter = before ? { _id: { $lt: before } } : {};
   return audit.find(filter, { sort: { _id: -1 }, limit, singleBatch: true }).toArray();
+}
+
+/** Counts what one more transaction of the same action changed: one row per action, as true as what is committed. */
+export async function addToAudit(
+  session: ClientSession,
+  { audit }: JobsCollections,
+  { _id, count, ...facts }: AuditDoc,
+): Promise<void> {
+  await audit.updateOne({ _id }, { $setOnInsert: facts, $inc: { count } }, { session, upsert: true });
 }
