@@ -53,7 +53,8 @@ const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN } = new ConfigurableModule
       useFactory: (found: Connection) => found,
       inject: [getConnectionToken(extras.connectionName)],
     };
-    return { ...definition, global: true, providers: [...(definition.providers ?? []), connection] };
+    const providers = [...(definition.providers ?? []), connection];
+    return { ...definition, global: true, providers, exports: [...(definition.exports ?? []), JOBS_CONNECTION] };
   })
   .build();
 
