@@ -12,6 +12,7 @@ import { checkEnqueueOptions, checkLossyOptions, type EnqueueOptions } from './e
 import { JobsEvents } from './jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from './jobs.options.js';
 import { JobStatus } from './jobs.types.js';
+import { inEnqueueSpan, type TraceIds } from './observability/job_traces.js';
 import { LossyCommits } from './lossy/lossy_commits.js';
 import { toLossyJob } from './lossy/lossy_job.js';
 import { LossyQueue } from './lossy/lossy.queue.js';
@@ -76,9 +77,19 @@ export class SideEffectService {
     return this.enqueueAll(items, tx);
   }
 
-  private async enqueueAll(items: readonly EnqueueItem[], tx?: TxArgument): Promise<EnqueueResult[]> {
+  private enqueueAll(items: readonly EnqueueItem[], tx?: TxArgument): Promise<EnqueueResult[]> {
+    const targets = items.map(({ target }) => nameOf(target));
+    const request = this.config.context.current();
+    return inEnqueueSpan(targets, request, (carried) => this.enqueueTraced(items, carried, tx));
+  }
+
+  private async enqueueTraced(
+    items: readonly EnqueueItem[],
+    carried: TraceIds,
+    tx: TxArgument,
+  ): Promise<EnqueueResult[]> {
     const now = this.clock.now();
-    const rows = items.map((item, index) => this.toRow(item, `items[${index}]`, now));
+    const rows = items.map((item, index) => this.toRow(item, carried, `items[${index}]`, now));
     const transaction = openTransaction(tx);
     const isLossy = (row: JobDoc): boolean => this.targets.get(row.target)?.lossy === true;
     const lossy = firstOfEachKey(rows.filter(isLossy)).map((row) => toLossyJob(row, items[rows.indexOf(row)]!));
@@ -115,7 +126,7 @@ export class SideEffectService {
     else tell();
   }
 
-  private toRow(item: EnqueueItem, field: string, now: Date): JobDoc {
+  private toRow(item: EnqueueItem, carried: TraceIds, field: string, now: Date): JobDoc {
     const target = this.targets.require(nameOf(item.target), `${field}.target`);
     const { target: _target, payload: rawPayload, ...options } = item;
     checkEnqueueOptions(options, field);
@@ -143,8 +154,8 @@ export class SideEffectService {
       priority: options.priority ?? 2,
       run_at,
       next_run_at: run_at > now ? run_at : now,
-      trace_id: context?.trace_id ?? this.ids.token(),
-      ...(context?.traceparent && { traceparent: context.traceparent }),
+      trace_id: carried.trace_id ?? this.ids.token(),
+      ...(carried.traceparent && { traceparent: carried.traceparent }),
       ...(context?.actor && { actor: context.actor }),
       ...(options.headers && { headers: options.headers }),
       bytes: 0,

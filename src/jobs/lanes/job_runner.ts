@@ -6,8 +6,11 @@ import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { SidelaneError } from '../../common/errors.js';
 import { outsideTransaction } from '../../common/utils/transaction.js';
+import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import type { JobContext } from '../jobs.types.js';
+import type { Job, JobContext } from '../jobs.types.js';
+import { inRunSpan } from '../observability/job_traces.js';
+import { afterCallOff } from '../policy/called_off.js';
 import { classifyError, targetVerdict, type RunResult } from '../policy/outcome.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
@@ -15,6 +18,7 @@ import { TargetOutcomeUnknown } from '../targets/target_errors.js';
 import { JobOutcome } from './outcome.service.js';
 import { toJob } from './row_ref.js';
 import type { RunResults } from './run_results.js';
+import { RunCalledOff } from './running_row.js';
 
 /** What the long lane adds to a run: it can be called off from outside, and tells how far it is. */
 export interface LongRun {
@@ -24,10 +28,14 @@ export interface LongRun {
 
 @Injectable()
 export class JobRunner {
+  /** Runs of the fast lane under way; those of the long lane are called off through their claims. */
+  private readonly short = new Set<AbortController>();
+
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(CLOCK) private readonly clock: Clock,
     @Inject(JobOutcome) private readonly outcome: JobOutcome,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
   /** `mayStart` is asked right before each start: rows fetched early must not start after the lease is gone. */
@@ -40,12 +48,17 @@ export class JobRunner {
 
   /** One row of the long lane. A run that takes too long ends as `timed_out`: one slow job is not its target being down. */
   async runLong(target: RegisteredTarget, row: JobDoc, run: LongRun): Promise<RunResult> {
-    return this.attempt(target, row, {
-      call: (context) => target.handler!(toJob(row), context),
+    return this.attempt(target, [row], {
+      call: ([job], context) => target.handler!(job!, context),
       onValue: succeed,
       timedOut: (error) => ({ kind: 'timed_out', error }),
       ...run,
     });
+  }
+
+  /** The fast lane's grace is over: its handlers are told to give up. */
+  callOffShort(message: string): void {
+    for (const abort of this.short) abort.abort(new RunCalledOff('shutdown', message));
   }
 
   private async runSequences(
@@ -58,8 +71,8 @@ export class JobRunner {
     const runOne = async (sequence: JobDoc[]): Promise<void> => {
       for (const row of sequence) {
         if (halted || !mayStart()) return;
-        const call = (context: JobContext): Promise<unknown> => target.handler!(toJob(row), context);
-        const result = await this.attempt(target, row, { call, onValue: succeed });
+        const call: Attempt['call'] = ([job], context) => target.handler!(job!, context);
+        const result = await this.attempt(target, [row], { call, onValue: succeed });
         results.set(row, result);
         if (targetVerdict(result, target.delivery_mode) === 'down') halted = true;
         if (result.kind !== 'success') return; // what stands behind it waits for its turn
@@ -76,8 +89,8 @@ export class JobRunner {
   ): Promise<void> {
     if (!mayStart()) return;
     let answer: readonly (Error | undefined)[] = [];
-    const whole = await this.attempt(target, rows[0]!, {
-      call: (context) => target.batch_handler!(rows.map(toJob), { ...context, complete: noCompletion }),
+    const whole = await this.attempt(target, rows, {
+      call: (jobs, context) => target.batch_handler!(jobs, { ...context, complete: noCompletion }),
       onValue: (value) => {
         answer = Array.isArray(value) ? (value as readonly (Error | undefined)[]) : [];
         return succeed();
@@ -91,15 +104,24 @@ export class JobRunner {
     });
   }
 
+  private attempt(target: RegisteredTarget, rows: readonly JobDoc[], run: Attempt): Promise<RunResult> {
+    this.events.emit({ type: 'run_started', target: target.name, rows: rows.length });
+    return inRunSpan(target.name, rows, (traceparent) => this.call(target, rows, { ...run, traceparent }));
+  }
+
   /** One call of a handler, in a clean context, with a deadline. */
-  private async attempt(target: RegisteredTarget, row: JobDoc, run: Attempt): Promise<RunResult> {
-    const { abort = new AbortController() } = run;
+  private async call(target: RegisteredTarget, rows: readonly JobDoc[], run: Traced<Attempt>): Promise<RunResult> {
+    const row = rows[0]!;
+    const { traceparent = row.traceparent } = run;
+    const jobs = rows.length === 1 ? [continued(toJob(row), traceparent)] : rows.map(toJob);
+    const abort = run.abort ?? new AbortController();
+    if (!run.abort) this.short.add(abort);
     let completed = false;
     const context: JobContext = {
       signal: abort.signal,
       attempt: row.attempts + 1,
       ...(row.trace_id !== undefined && { trace_id: row.trace_id }),
-      ...(row.traceparent !== undefined && { traceparent: row.traceparent }),
+      ...(traceparent !== undefined && { traceparent }),
       progress: run.progress ?? noProgress,
       complete: async (work) => {
         await this.outcome.complete(target, row, work);
@@ -108,11 +130,13 @@ export class JobRunner {
     };
     const deadline = this.deadline(target, abort, run.timedOut ?? classifyError);
     try {
-      const opened = { trace_id: row.trace_id, traceparent: row.traceparent, actor: { ...row.actor, via: 'system' } };
-      const work = outsideTransaction(() => this.config.context.run(opened, async () => run.call(context)));
+      const opened = { trace_id: row.trace_id, traceparent, actor: { ...row.actor, via: 'system' } };
+      const work = outsideTransaction(() => this.config.context.run(opened, async () => run.call(jobs, context)));
       const result = await Promise.race([work.then(run.onValue, classifyError), deadline.passed]);
-      return completed ? { kind: 'completed' } : result;
+      if (completed) return { kind: 'completed' };
+      return stoppedByShutdown(abort.signal) ? afterCallOff(result, target.delivery_mode) : result;
     } finally {
+      this.short.delete(abort);
       deadline.cancel();
     }
   }
@@ -135,13 +159,23 @@ export class JobRunner {
   }
 }
 
+type Traced<T> = T & { traceparent: string | undefined };
+
 interface Attempt {
-  call(context: JobContext): Promise<unknown>;
+  call(jobs: readonly Job[], context: JobContext): Promise<unknown>;
   onValue(value: unknown): RunResult;
   /** Default: the end is unknown, which speaks against the target. */
   timedOut?(error: unknown): RunResult;
   abort?: AbortController;
   progress?(percent: number, note?: string): void;
+}
+
+/** What the handler sends on belongs to its run, not to the enqueue before it. */
+const continued = (job: Job, traceparent: string | undefined): Job =>
+  traceparent === undefined ? job : { ...job, traceparent };
+
+function stoppedByShutdown({ reason }: AbortSignal): boolean {
+  return reason instanceof RunCalledOff && reason.why === 'shutdown';
 }
 
 const succeed = (): RunResult => ({ kind: 'success' });
