@@ -37,6 +37,17 @@ export type LossyDropReason =
   | 'unknown_target'
   | 'malformed';
 
+/**
+ * `no_owner`: due rows of a partition that no live pod owns. `unknown_target`: rows of a target or schedule that no live
+ * pod knows. `loop_stalled`: no good round for too long. `event_loop_blocked`: this process did not get to its work.
+ */
+export type HealthProblem =
+  | 'no_owner'
+  | 'unknown_target'
+  | 'loop_stalled'
+  | 'event_loop_blocked'
+  | 'database_unreachable';
+
 export type JobsEvent =
   /** Rows are committed. Lanes listen to `hinted` instead. */
   | { type: 'enqueued'; rows: HintedCell[] }
@@ -85,6 +96,8 @@ export type JobsEvent =
   | { type: 'target_probed'; target: string }
   /** A target that came back may run more rows at once; `Infinity`: nothing holds it back any more. */
   | { type: 'target_ramping'; target: string; places: number }
+  /** Told when a problem begins, every few minutes while it lasts, and when it is over. `detail`: names and numbers, bounded. */
+  | { type: 'health_changed'; problem: HealthProblem; state: 'began' | 'lasts' | 'ended'; detail: string }
   /** A slot of a schedule got no run: at the tick (nothing enqueued) or at its run (the row ended without its handler). */
   | {
       type: 'slot_skipped';
