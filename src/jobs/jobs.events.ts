@@ -56,6 +56,8 @@ export type JobsEvent =
   | { type: 'lossy_drops_summed'; drops: { target: string; count: number; reason: LossyDropReason }[] }
   /** Redis, as one use of it sees it: told once per change. */
   | { type: 'redis_state'; use: 'lossy' | 'wake_up'; state: 'up' | 'down'; error?: unknown }
+  /** Rows did not start because their rate limit was used up; they come due when slots free. */
+  | { type: 'rate_limited'; target: string; rows: number }
   /** A handler was called with rows of its target: one, or a whole batch. */
   | { type: 'run_started'; target: string; rows: number }
   | { type: 'run_ended'; row: RowRef; result: string; ms: number }

@@ -19,6 +19,7 @@ import { JobsLog } from './jobs.log.js';
 import { JOBS_CONFIG, resolveJobsOptions, type JobsConfig, type JobsModuleOptions } from './jobs.options.js';
 import { CellReader } from './lanes/cell_reader.js';
 import { CellRound } from './lanes/cell_round.js';
+import { RateLimiter } from './lanes/rate_limiter.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
 import { ClaimKeeper } from './lanes/claim_keeper.js';
 import { ClaimSweeper } from './lanes/claim_sweeper.js';
@@ -97,6 +98,7 @@ const PARTS: Provider[] = [
   TargetPause,
   JobRunner,
   JobOutcome,
+  RateLimiter,
   CellReader,
   CellRound,
   FastLaneWorker,

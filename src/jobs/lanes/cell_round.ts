@@ -23,6 +23,7 @@ import { JobRunner } from './job_runner.js';
 import type { RunResults } from './run_results.js';
 import { JobOutcome, type PreparedOutcome } from './outcome.service.js';
 import { PartitionLeaseService } from './partition_lease.service.js';
+import { RateLimiter, type Admission } from './rate_limiter.js';
 import { TargetPause, type Passed, type Probe } from './target_pause.js';
 
 /** `again`: there may be more. `empty`: nothing is due. `stopped`: lease, pause or shutdown ended the round. */
@@ -44,6 +45,7 @@ export class CellRound {
     @Inject(JobOutcome) private readonly outcome: JobOutcome,
     @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
     @Inject(TargetPause) private readonly pause: TargetPause,
+    @Inject(RateLimiter) private readonly limiter: RateLimiter,
   ) {}
 
   /** `probe`: the target rests and this is the one run that may find out whether it is back. */
@@ -68,6 +70,11 @@ export class CellRound {
     if (cell.walk !== undefined) return 'again';
     // Nothing here, but a walk that ended on this page may have run rows before: probe anew. Else read at the idle pace.
     return page.walked && cell.walkProgress ? 'again' : 'empty';
+  }
+
+  /** The grace of a shutdown is over. */
+  callOff(message: string): void {
+    this.runner.callOffShort(message);
   }
 
   private mayStart(cell: Cell): boolean {
@@ -103,9 +110,13 @@ export class CellRound {
     while (rest.length > 0) {
       if (round.stopping() || cell.owned.releasing || !this.mayRun(cell, round.probe)) return 'stopped';
       const max_rows = round.probe ? 1 : rowsAtOnce(this.pause.allowance(target.name), target);
-      const next = takeBatch(rest, { max_rows, max_bytes: target.batch_bytes }, suspect);
-      const batch = await this.runBatch(cell, next.batch, round);
+      // A slot is for a start at once: of a key's rows, which run one after the other, one row at a time takes one.
+      const max_per_key = target.rate_limit && target.handler ? 1 : Infinity;
+      const taken = takeBatch(rest, { max_rows, max_bytes: target.batch_bytes, max_per_key }, suspect);
+      const next = await this.limiter.admit(target, taken);
+      const batch = await this.runBatch(cell, next, round);
       if ('end' in batch) return batch.end;
+      await this.settleRefused(cell, next.refused);
       if (round.probe) return 'again';
       rest = next.rest.filter((sequence) => !batch.blocked.has(sequence[0]!.order_key));
       // Rows read long ago may have been overtaken by an earlier version or an admin: read again before more start.
@@ -116,9 +127,10 @@ export class CellRound {
 
   private async runBatch(
     cell: Cell,
-    batch: JobDoc[][],
-    { probe, rev }: { probe?: Probe; rev: number },
+    { batch, start_by }: Admission,
+    { probe, rev, stopping }: { probe?: Probe; rev: number; stopping(): boolean },
   ): Promise<BatchEnd> {
+    if (batch.length === 0) return { blocked: new Set() };
     const { target, owned } = cell;
     const token = this.ids.token();
     const at = this.clock.now();
@@ -135,7 +147,8 @@ export class CellRound {
     }
     const started = this.clock.monotonic();
     // Once more after the mark, and before every start: time may have gone by while it was written.
-    const results = await this.runner.run(target, batch, () => this.mayRun(cell, probe));
+    const mayStart = (): boolean => !stopping() && this.clock.monotonic() <= start_by && this.mayRun(cell, probe);
+    const results = await this.runner.run(target, batch, mayStart);
     const down = this.tellPause(cell, results, probe ?? 'open');
     const blocked = this.isolateAndBlock(cell, results);
     await this.settle(
@@ -143,6 +156,22 @@ export class CellRound {
       this.outcome.prepare(cell.id, target, results, { token, ms: this.clock.monotonic() - started }),
     );
     return down ? { end: 'stopped' } : { blocked };
+  }
+
+  /**
+   * Rows that never started, so no mark names them: they wait for a slot, or are charged for a rate key that cannot be
+   * used. Each keeps the token it was read with, or the mark before would count it as sent.
+   */
+  private async settleRefused(cell: Cell, refused: RunResults): Promise<void> {
+    const postponed: RunResults = new Map();
+    for (const [row, result] of refused) {
+      if (result.kind === 'rate_limited') postponed.set(row, result);
+      else {
+        const token = row.outcome_token ?? this.ids.token();
+        await this.settle(cell, this.outcome.prepare(cell.id, cell.target, new Map([[row, result]]), { token, ms: 0 }));
+      }
+    }
+    if (postponed.size > 0) await this.settle(cell, this.outcome.prepare(cell.id, cell.target, postponed, { ms: 0 }));
   }
 
   /** What the results say about the target. Answers true when it is to rest. */

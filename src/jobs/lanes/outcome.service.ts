@@ -24,6 +24,7 @@ import { deleteFinished, finishIn, writeOutcomeIn, writeOutcomes } from '../stor
 import {
   doneOperation,
   failureOperations,
+  postponeOperations,
   stampOperations,
   type Operation,
   type RunRecord,
@@ -179,6 +180,10 @@ export class JobOutcome {
       case 'stamp':
         stamped.push(row);
         return;
+      case 'postpone':
+        prepared.operations.push(...postponeOperations(row, decision.next_run_at));
+        prepared.rows.push(row);
+        return;
       case 'complete':
         if (target.keep_done_ms === undefined) prepared.completed.push(row);
         else {
@@ -269,7 +274,7 @@ function releasesFollowers(row: JobDoc, decision: RowDecision): boolean {
 }
 
 function eventsOf(row: JobDoc, result: RunResult, decision: RowDecision, ms: number): JobsEvent[] {
-  if (result.kind === 'not_started') return [];
+  if (result.kind === 'not_started' || result.kind === 'rate_limited') return [];
   const ref = rowRef(row, 'attempts' in decision ? decision.attempts : row.attempts);
   const ended: JobsEvent = { type: 'run_ended', row: ref, result: result.kind, ms };
   if (decision.do !== 'dead') return [ended];

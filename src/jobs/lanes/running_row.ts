@@ -1,5 +1,6 @@
 /** One claimed row while its handler runs, and until its outcome is written. Dies with the claim. */
 import { InvalidInputError } from '../../common/errors.js';
+import type { RunResult } from '../policy/outcome.js';
 import type { JobDoc, JobProgress } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 
@@ -21,6 +22,10 @@ export class RunningRow {
   /** The handler has come back; only the outcome is still to be written. */
   ended = false;
   calledOff: RunCalledOff['why'] | undefined;
+  /** It got no slot of its rate limit: how it ends without having started. */
+  refusal: RunResult | undefined;
+  /** Monotonic time after which its slot is stale. */
+  startBy = Infinity;
   private report: Omit<JobProgress, 'at'> | undefined;
 
   constructor(

@@ -48,6 +48,8 @@ export function planPage<Row extends OrderedRow>(page: readonly Row[], now: Date
 export interface BatchLimits {
   readonly max_rows: number;
   readonly max_bytes: number;
+  /** Default: no bound. */
+  readonly max_per_key?: number;
 }
 
 /**
@@ -66,7 +68,7 @@ export function takeBatch<Row extends OrderedRow>(
   let closed = false;
   for (const sequence of sequences) {
     let taken = 0;
-    while (!closed && taken < sequence.length) {
+    while (!closed && taken < Math.min(sequence.length, limits.max_per_key ?? Infinity)) {
       const row = sequence[taken]!;
       const alone = suspect(row);
       const fits = rows < limits.max_rows && bytes + row.bytes <= limits.max_bytes;

@@ -16,6 +16,8 @@ export type RunResult =
   | { readonly kind: 'timed_out'; readonly error: unknown }
   /** Its handler removed the row itself, in a transaction (`ctx.complete`): nothing is left to write. */
   | { readonly kind: 'completed' }
+  /** Its rate limit is used up: it did not start, and comes due when a slot frees. */
+  | { readonly kind: 'rate_limited'; readonly until: Date }
   /** Stood behind a failed row, or time ran out before its turn. */
   | { readonly kind: 'not_started' };
 
@@ -25,6 +27,8 @@ export type RowDecision =
   | { readonly do: 'dead'; readonly attempts: number; readonly error: unknown }
   /** Stays as it is, but its run is accounted for: a takeover must not mistake it for sent. A claim is given back. */
   | { readonly do: 'stamp' }
+  /** Waits, at no charge: it never started. A claim is given back. */
+  | { readonly do: 'postpone'; readonly next_run_at: Date }
   /** The row is gone already. */
   | { readonly do: 'nothing' };
 
@@ -76,6 +80,8 @@ export function decideRow(
         return { do: 'dead', attempts: row.attempts, error: result.error };
       }
       return { do: 'stamp' };
+    case 'rate_limited':
+      return { do: 'postpone', next_run_at: result.until };
     case 'unreachable':
     case 'not_started':
       return { do: 'stamp' };
@@ -101,6 +107,7 @@ export function targetVerdict(result: RunResult, mode: DeliveryMode): TargetVerd
       return result.target_up && mode === DeliveryMode.atMostOnce ? 'up' : 'down';
     case 'rejected':
     case 'timed_out':
+    case 'rate_limited':
     case 'not_started':
       return 'silent';
   }

@@ -5,13 +5,14 @@
 import { BootError } from '../../common/errors.js';
 import { createIndexes } from '../../common/utils/indexes.js';
 import type { JobsCollections } from './collections.js';
-import { JOB_INDEXES, PARTITION_INDEXES, WORKER_INDEXES } from './jobs.schema.js';
+import { JOB_INDEXES, PARTITION_INDEXES, RATE_LIMIT_INDEXES, WORKER_INDEXES } from './jobs.schema.js';
 import { isDuplicateKey } from './write_errors.js';
 
 export async function ensureIndexes(collections: JobsCollections): Promise<void> {
   await createIndexes(collections.jobs, JOB_INDEXES);
   await createIndexes(collections.partitions, PARTITION_INDEXES);
   await createIndexes(collections.workers, WORKER_INDEXES);
+  await createIndexes(collections.rateLimits, RATE_LIMIT_INDEXES);
   await collections.createBare();
 }
 

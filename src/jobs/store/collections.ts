@@ -3,7 +3,16 @@
  */
 import type { Connection, mongo } from 'mongoose';
 import { MAJORITY } from '../../common/utils/majority.js';
-import type { AuditDoc, CounterDoc, JobDoc, MetaDoc, PartitionDoc, TargetDoc, WorkerDoc } from './jobs.schema.js';
+import type {
+  AuditDoc,
+  CounterDoc,
+  JobDoc,
+  MetaDoc,
+  PartitionDoc,
+  RateLimitDoc,
+  TargetDoc,
+  WorkerDoc,
+} from './jobs.schema.js';
 
 export interface JobsCollections {
   /** Where the engine's own transactions are opened. */
@@ -15,6 +24,7 @@ export interface JobsCollections {
   readonly counters: mongo.Collection<CounterDoc>;
   readonly targets: mongo.Collection<TargetDoc>;
   readonly audit: mongo.Collection<AuditDoc>;
+  readonly rateLimits: mongo.Collection<RateLimitDoc>;
   /** A transaction cannot create its collection everywhere, so these must be there before the first one. */
   createBare(): Promise<void>;
   /** The database's own time. */
@@ -37,6 +47,7 @@ export async function openCollections(connection: Connection): Promise<JobsColle
     counters: db.collection<CounterDoc>('job_counters', MAJORITY),
     targets: db.collection<TargetDoc>('job_targets', MAJORITY),
     audit: db.collection<AuditDoc>('job_audit', MAJORITY),
+    rateLimits: db.collection<RateLimitDoc>('job_rate_limits', MAJORITY),
     createBare: async () => {
       for (const name of ['job_counters', 'job_targets', 'job_audit']) {
         await db.createCollection(name).catch((error: unknown) => {

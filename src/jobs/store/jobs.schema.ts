@@ -142,6 +142,13 @@ export interface AuditDoc {
   reason?: string;
 }
 
+/** Slots of one rate key of one target (`<target> <key>`) that still count, and until when the document is needed. */
+export interface RateLimitDoc {
+  _id: string;
+  slots: { at: Date; n: number }[];
+  expire_at: Date;
+}
+
 export interface CounterDoc {
   _id: string;
   seq: number;
@@ -191,4 +198,8 @@ export const JOB_INDEXES: readonly IndexSpec[] = [
 ];
 
 export const PARTITION_INDEXES: readonly IndexSpec[] = [{ name: 'partition', key: { partition: 1 }, unique: true }];
+/** Keys that nothing ran for lately vanish. */
+export const RATE_LIMIT_INDEXES: readonly IndexSpec[] = [
+  { name: 'expiry', key: { expire_at: 1 }, expireAfterSeconds: 0 },
+];
 export const WORKER_INDEXES: readonly IndexSpec[] = [{ name: 'pod_id', key: { pod_id: 1 }, unique: true }];

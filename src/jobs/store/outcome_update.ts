@@ -107,6 +107,12 @@ function deadFields(run: RunRecord): { status: 'DEAD'; closed_at: Date; expire_a
   };
 }
 
+/** Rows that never started and wait for their turn: due later, otherwise as they were. A claim is given back. */
+export function postponeOperations(row: ReadRow, next_run_at: Date): Operation[] {
+  if (row.lane !== JobLane.long) return unlessCancelled(row, { $set: { next_run_at } });
+  return unlessCancelled(row, { $set: { next_run_at, status: JobStatus.pending }, $unset: CLAIM_FIELDS });
+}
+
 /** A finished row that its target keeps, so that its `dedupe_key` goes on rejecting replays. */
 export function doneOperation(row: ReadRow, now: Date, keep_done_ms: number): Operation {
   return { updateOne: { filter: fenceOf(row), update: doneUpdate(now, keep_done_ms) } };

@@ -8,6 +8,7 @@ import type { Tx } from '../../common/utils/transaction.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { DeliveryMode, JobLane, type BatchJobHandler, type Job, type JobHandler } from '../jobs.types.js';
 import type { OutcomeRules } from '../policy/outcome.js';
+import { rateLimitFault, type RateLimit } from '../policy/rate_limit.js';
 import { retryPolicyFault, type RetryPolicy } from '../policy/retry.js';
 import { payloadSchemaFault, type PayloadSchema } from './payload_schema.js';
 
@@ -44,6 +45,8 @@ export interface JobTargetOptions {
   exclusive?: boolean;
   /** Long lane: at most this many RUNNING rows per code, over all pods. */
   max_running?: number;
+  /** At most so many starts per rate key in any window, over all pods; what is too many waits, at no attempt. */
+  rate_limit?: RateLimit;
   /** Keeps finished rows as DONE for this long, so that their `dedupe_key` goes on rejecting replays. Default: deleted. */
   keep_done_ms?: number;
   /** Lets DEAD rows expire after this long. Default: they stay. */
@@ -217,6 +220,8 @@ export class JobTargetsRegistry {
     }
     const fault = retryPolicyFault(target.retry);
     if (fault) throw invalid(name, 'retry', fault);
+    const limitFault = target.rate_limit !== undefined && rateLimitFault(target.rate_limit);
+    if (limitFault) throw invalid(name, 'rate_limit', limitFault);
     const schemaFault = target.schema !== undefined && payloadSchemaFault(target.schema);
     if (schemaFault) throw invalid(name, 'schema', schemaFault);
     for (const [code, rules] of Object.entries(target.codes)) checkCode(name, code, rules);

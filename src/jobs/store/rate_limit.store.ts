@@ -1,0 +1,62 @@
+/**
+ * The slots of rate limits: one document per target and key, updated by one atomic pipeline that forgets slots whose
+ * window is over, grants what is free, and remembers what it granted.
+ *
+ * Who else may write it? Every pod, at any moment: the pipeline runs on the document as it is then, so what it grants is
+ * decided once. What if we die after it, or its reply is lost? The slots are taken and nothing starts: throughput is
+ * lost for one window, the limit is not passed. What if two pods are the first? One inserts, the other is told of the
+ * duplicate and asks again. `now` is the database's time as the pod measured it. Idle documents vanish by the TTL index.
+ */
+import { takeSlots, type RateWindow, type TakenSlots } from '../policy/rate_limit.js';
+import type { JobsCollections } from './collections.js';
+import { isDuplicateKey } from './write_errors.js';
+
+/** The TTL monitor's clock need not be ours: a document stays this much longer than its last slot counts. */
+const KEEP_LONGER_MS = 60_000;
+/** First inserts that may collide in a row; each collision means that somebody's insert went through. */
+const MAX_TRIES = 5;
+
+export interface SlotsAnswer {
+  /** How many of the wanted slots are ours. */
+  readonly granted: number;
+  /** What is taken now, ours included. */
+  readonly taken: readonly TakenSlots[];
+}
+
+export async function takeRateSlots(
+  { rateLimits }: JobsCollections,
+  ask: { target: string; key: string; window: RateWindow; now: Date; want: number },
+): Promise<SlotsAnswer> {
+  const { window, now, want } = ask;
+  for (let tries = 1; ; tries++) {
+    try {
+      const before = await rateLimits.findOneAndUpdate({ _id: idOf(ask) }, pipeline(window, now, want), {
+        upsert: true,
+        returnDocument: 'before',
+      });
+      // What the pipeline made of the document, worked out from what it had found.
+      return takeSlots(before?.slots ?? [], window, now, want);
+    } catch (error) {
+      if (!isDuplicateKey(error) || tries === MAX_TRIES) throw error;
+    }
+  }
+}
+
+/** Target names hold no blanks, so this is one document for one pair. */
+function idOf({ target, key }: { target: string; key: string }): string {
+  return `${target} ${key}`;
+}
+
+/** `takeSlots` in the server's words. */
+function pipeline({ limit, window_ms }: RateWindow, now: Date, want: number): object[] {
+  const keepUntil = new Date(now.getTime() + window_ms + KEEP_LONGER_MS);
+  const at = { $max: [now, { $max: '$slots.at' }] };
+  const over = { $subtract: [at, window_ms] };
+  const live = { $filter: { input: { $ifNull: ['$slots', []] }, cond: { $gt: ['$$this.at', over] } } };
+  const granted = { $max: [0, { $min: [want, { $subtract: [limit, { $sum: '$slots.n' }] }] }] };
+  const more = { $cond: [{ $gt: [granted, 0] }, [{ at, n: granted }], []] };
+  return [
+    { $set: { slots: live } },
+    { $set: { slots: { $concatArrays: ['$slots', more] }, expire_at: { $max: ['$expire_at', keepUntil] } } },
+  ];
+}
