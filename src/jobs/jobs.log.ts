@@ -89,6 +89,7 @@ export function linesOf(event: JobsEvent): LogLine[] {
     case 'hint_ignored':
     case 'lossy_dropped':
     case 'enqueued':
+    case 'rate_limited':
     case 'run_started':
     case 'target_probed':
     case 'claimed':

@@ -19,6 +19,7 @@ import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_target
 import { ClaimKeeper } from './claim_keeper.js';
 import { LongClaims } from './long_claims.js';
 import { LongRun } from './long_run.js';
+import { RateLimiter } from './rate_limiter.js';
 import type { RunningRow } from './running_row.js';
 import { TargetPause } from './target_pause.js';
 
@@ -46,6 +47,7 @@ export class LongLaneWorker {
     @Inject(ClaimKeeper) private readonly keeper: ClaimKeeper,
     @Inject(LongClaims) private readonly claims: LongClaims,
     @Inject(LongRun) private readonly runs: LongRun,
+    @Inject(RateLimiter) private readonly limiter: RateLimiter,
   ) {
     this.loop = new RunLoop({
       name: 'long_lane',
@@ -121,7 +123,7 @@ export class LongLaneWorker {
 
   private async claimAndStart(): Promise<RunningRow[]> {
     const adopted = await this.claims.adopt();
-    this.startRows(adopted);
+    await this.startClaimed(adopted);
     const slots = this.freeSlots();
     const open = this.openTargets();
     if (this.stopping || slots <= 0 || open.length === 0) return adopted;
@@ -129,7 +131,7 @@ export class LongLaneWorker {
     const hot = open.filter(({ target }) => this.hot.has(target.name));
     for (const { target } of hot) this.hot.delete(target.name); // a hint that comes meanwhile must survive
     const claimed = hot.length === 0 ? this.claims.none() : await this.claims.claim(hot, slots, this.stillHot);
-    this.startRows(claimed);
+    await this.startClaimed(claimed);
     return [...adopted, ...claimed];
   }
 
@@ -163,10 +165,22 @@ export class LongLaneWorker {
     return Math.min(slots - running, 2 * slots - this.active.size);
   }
 
-  private startRows(rows: readonly RunningRow[]): void {
+  /** Whatever the limiter says, claimed rows must end: unjudged ones go back unrun, and are claimed again. */
+  private async startClaimed(rows: readonly RunningRow[]): Promise<void> {
+    let judged = false;
+    try {
+      await this.limiter.judgeClaimed(rows);
+      judged = true;
+    } finally {
+      this.startRows(rows, judged);
+    }
+  }
+
+  private startRows(rows: readonly RunningRow[], judged: boolean): void {
     for (const row of rows) {
       this.keeper.add(row);
-      const run = this.runs.run(row, { mayStart: !this.stopping, onEnded: () => this.slotFreed(row) }).finally(() => {
+      const mayStart = judged && !this.stopping;
+      const run = this.runs.run(row, { mayStart, onEnded: () => this.slotFreed(row) }).finally(() => {
         this.keeper.remove(row);
         this.active.delete(row);
       });

@@ -27,13 +27,15 @@ export class LongRun {
     const started = this.clock.monotonic();
     let result: RunResult = { kind: 'not_started' };
     // Once more before the start: time may have gone by since the claim was asked for.
-    if (mayStart && running.deadline - this.config.lease.margin_ms > started) {
+    const trusted = running.deadline - this.config.lease.margin_ms > started && running.startBy >= started;
+    if (mayStart && trusted && !running.refusal) {
       result = await this.runner.runLong(target, row, {
         abort: running.abort,
         progress: (percent, note) => running.progress(percent, note),
       });
     }
-    result = this.tellPause(running, afterShutdown(running, result));
+    const told = this.tellPause(running, afterShutdown(running, result));
+    result = running.refusal ?? told; // a row that never started says nothing of its target
     running.ended = true;
     onEnded();
     await this.outcomes.submit(this.prepare(running, result, this.clock.monotonic() - started));
