@@ -146,6 +146,23 @@ describe('lossy targets while Redis fails', () => {
     });
   });
 
+  it('frozen while the pod connects: what its commits gave up on is not sent when it wakes', async () => {
+    const server = await redis();
+    server.freeze();
+    const a = await pod(server.url, { workers: 'manual' });
+    await a.sideEffect.enqueueMany([
+      { target: T, payload: 1 },
+      { target: T, payload: 2 },
+    ]);
+    expect(drops(a)).toEqual({ count: 2, reasons: ['timeout'] });
+    server.resume();
+    await waitFor('it is connected', () => a.eventsOf('redis_state').length > 0);
+    await a.sideEffect.enqueue(T, 3);
+    const client = new Redis(server.url);
+    expect(await client.llen('bull:side_effect_lossy:wait')).toBe(1);
+    client.disconnect();
+  });
+
   it('a black hole: neither boot nor commit nor shutdown waits for it', async () => {
     const hole = await BlackHole.open();
     const a = await pod(hole.url);

@@ -100,7 +100,7 @@ describe('wake-ups between pods', () => {
   });
 
   it('a commit is one message, however often it enqueued; nobody passes on what it heard', async () => {
-    const { a, keyOfB } = await couple();
+    const { a, b, keyOfB } = await couple();
     const messages: string[] = [];
     const listener = new Redis(server.url);
     listener.on('message', (_channel, text) => void messages.push(text));
@@ -113,6 +113,8 @@ describe('wake-ups between pods', () => {
     await a.sideEffect.enqueue(FAST, 'last', { key: keyOfB });
     await waitFor('the last ran', () => starts.length === 7, SOON_MS);
     expect(messages).toHaveLength(2);
+    // Six calls and one, each told here once, and two messages there: nobody hears itself.
+    expect([a.eventsOf('hinted').length, b.eventsOf('hinted').length]).toEqual([7, 2]);
     expect(messages[0]!.length).toBeLessThan(200);
     listener.disconnect();
   });
