@@ -41,7 +41,8 @@ export type LossyDropReason =
  * `no_owner`: due rows of a partition that no live pod owns. `unknown_target`: rows of a target or schedule that no live
  * pod knows. `loop_stalled`: no good round for too long. `event_loop_blocked`: this process did not get to its work.
  */
-export type HealthProblem = 'no_owner' | 'unknown_target' | 'loop_stalled' | 'event_loop_blocked' | 'database_unreachable';
+export type HealthProblem =
+  'no_owner' | 'unknown_target' | 'loop_stalled' | 'event_loop_blocked' | 'database_unreachable';
 
 export type JobsEvent =
   /** Rows are committed. Lanes listen to `hinted` instead. */
