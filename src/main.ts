@@ -1,6 +1,6 @@
 /**
  * One pod of the sample. Environment: `MONGO_URI`, `KAFKA_BROKERS`, `KAFKA_TARGET_TOPICS`, `HOST`, `PORT` (0: any free
- * one). Prints `listening <port>` once requests are answered; ends in order on SIGTERM.
+ * one). Prints `listening <port>` once requests are answered; ends in order on SIGTERM, with exit code 0.
  */
 import 'reflect-metadata';
 import { NestFactory } from '@nestjs/core';
@@ -11,7 +11,8 @@ import { setUpHttp } from './examples/delivery_order/http.setup.js';
 
 const app = await NestFactory.create(AppModule);
 setUpHttp(app);
-app.enableShutdownHooks();
+// Without `useProcessExit` the signal is raised again at the end, and a clean stop looks like a kill.
+app.enableShutdownHooks(['SIGTERM', 'SIGINT'], { useProcessExit: true });
 await app.listen(Number(process.env['PORT'] ?? 3000), process.env['HOST'] ?? '127.0.0.1');
 const server = app.getHttpServer() as Server;
 process.stdout.write(`listening ${(server.address() as AddressInfo).port}\n`);

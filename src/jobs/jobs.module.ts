@@ -31,6 +31,7 @@ import { JobRunner } from './lanes/job_runner.js';
 import { JobOutcome } from './lanes/outcome.service.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
 import { POD, thisPod } from './lanes/pod.js';
+import { RetentionWorker } from './lanes/retention.worker.js';
 import { TakeoverJudge } from './lanes/takeover_judge.js';
 import { TargetPause } from './lanes/target_pause.js';
 import { LossyModule } from './lossy/lossy.module.js';
@@ -109,6 +110,7 @@ const PARTS: Provider[] = [
   LongRun,
   LongLaneWorker,
   WakeUp,
+  RetentionWorker,
 ];
 
 /** Indexes first: an engine must not write a row that its unique index does not guard yet. */

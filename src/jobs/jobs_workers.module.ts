@@ -6,6 +6,7 @@
 import { Inject, Injectable, Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { RunLoop } from '../common/run_loop.js';
+import { within } from '../common/utils/within.js';
 import { JobsEvents } from './jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from './jobs.options.js';
 import { ClaimKeeper } from './lanes/claim_keeper.js';
@@ -15,6 +16,8 @@ import { FastLaneWorker } from './lanes/fast_lane.worker.js';
 import { LossyProcessor } from './lossy/lossy.processor.js';
 import { WakeUp } from './wake_up/wake_up.service.js';
 import { PartitionLeaseService } from './lanes/partition_lease.service.js';
+import { RetentionWorker } from './lanes/retention.worker.js';
+import { GIVE_UP_MS, LAST_WORD_MS } from './lanes/shutdown.js';
 import { TargetPause } from './lanes/target_pause.js';
 import { EngineLoops } from './observability/engine_loops.js';
 
@@ -26,7 +29,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
 
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
-    @Inject(CLOCK) clock: Clock,
+    @Inject(CLOCK) private readonly clock: Clock,
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
     @Inject(FastLaneWorker) private readonly fastLane: FastLaneWorker,
@@ -34,6 +37,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     @Inject(TargetPause) private readonly pause: TargetPause,
     @Inject(LossyProcessor) private readonly lossy: LossyProcessor,
     @Inject(WakeUp) private readonly wakeUp: WakeUp,
+    @Inject(RetentionWorker) private readonly retention: RetentionWorker,
     @Inject(ClaimKeeper) keeper: ClaimKeeper,
     @Inject(ClaimSweeper) sweeper: ClaimSweeper,
     @Inject(EngineLoops) loops: EngineLoops,
@@ -65,7 +69,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
       errorDelayMs: Math.min(1_000, config.lease.heartbeat_ms),
       onError,
     });
-    loops.add(this.heartbeat, fastLane.loop, longLane.loop, this.claims, this.sweep);
+    loops.add(this.heartbeat, fastLane.loop, longLane.loop, this.claims, this.sweep, retention.loop);
   }
 
   onApplicationBootstrap(): void {
@@ -75,24 +79,34 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     this.longLane.start();
     this.claims.start();
     this.sweep.start();
+    this.retention.start();
     this.lossy.start();
     this.wakeUp.listen();
   }
 
-  /** Invariant 11: nothing new starts, what runs may finish, outcomes are written, then partitions are given back. */
+  /**
+   * Invariant 11: nothing new starts, what runs may finish, outcomes are written, then partitions are given back. Whatever
+   * hangs, this ends `shutdown_grace_ms` + 3 s after it began (lanes/shutdown.ts): the leases run out by themselves.
+   */
   async onModuleDestroy(): Promise<void> {
-    const grace = this.config.shutdown_grace_ms;
+    const { shutdown_grace_ms: grace, workers } = this.config;
     this.wakeUp.deafen();
     const lanes = [this.fastLane.stop(grace), this.longLane.stop(grace), this.lossy.stop(grace)];
-    await Promise.all([this.sweep.stop(), ...lanes]);
+    const drained = Promise.all([this.sweep.stop(), this.retention.stop(), ...lanes]);
+    if (workers === 'off') return void (await drained);
+    const idleGivenBack = this.leave(); // nobody need wait for the longest handler here
+    await within(this.clock, grace + 2 * GIVE_UP_MS, drained);
     // Only now: running handlers need their leases and claims renewed until they end.
-    await Promise.all([this.heartbeat.stop(), this.claims.stop()]);
-    if (this.config.workers === 'off') return;
-    // A database that is away must not hold the shutdown: the leases expire by themselves, but somebody should know.
-    const left = this.leases
+    await within(this.clock, LAST_WORD_MS, Promise.all([this.heartbeat.stop(), this.claims.stop()]));
+    const left = idleGivenBack.then(() => this.leave());
+    await within(this.clock, LAST_WORD_MS, Promise.all([left, this.pause.written()]));
+  }
+
+  /** A database that is away must not fail the shutdown, but somebody should know. */
+  private leave(): Promise<void> {
+    return this.leases
       .leave()
       .catch((error: unknown) => this.events.emit({ type: 'loop_failed', loop: 'leave', error }));
-    await Promise.all([left, this.pause.written()]);
   }
 }
 

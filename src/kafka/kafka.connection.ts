@@ -89,6 +89,11 @@ export class KafkaConnection {
     this.watch.destroySockets();
   }
 
+  /** No more waiting: sends under way end as unknown. */
+  destroy(): void {
+    this.watch.destroySockets();
+  }
+
   private connect(): Promise<void> {
     this.connected ??= withDeadline('Kafka connect', this.config.connect_timeout_ms, this.connectToAny());
     return this.connected;

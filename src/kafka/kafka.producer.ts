@@ -5,15 +5,19 @@
  */
 import { Inject, Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import type { RecordMetadata } from 'kafkajs';
+import { withDeadline } from './deadline.js';
 import { KafkaConnection } from './kafka.connection.js';
 import { KafkaSendFailure, kafkaFailure } from './kafka.errors.js';
 import type { KafkaRecord } from './kafka.message.js';
 import { KAFKA_CONFIG, type KafkaConfig } from './kafka.options.js';
 
+/** The lanes have ended or given up when the producer stops: a broker that hangs must not hold the exit. */
+const SHUTDOWN_MS = 1_000;
+
 @Injectable()
 export class KafkaProducer implements OnApplicationShutdown {
   private current: KafkaConnection | undefined;
-  private readonly closing = new Set<Promise<void>>();
+  private readonly closing = new Map<KafkaConnection, Promise<void>>();
   private stopped = false;
 
   constructor(@Inject(KAFKA_CONFIG) private readonly config: KafkaConfig) {}
@@ -33,14 +37,16 @@ export class KafkaProducer implements OnApplicationShutdown {
   async onApplicationShutdown(): Promise<void> {
     this.stopped = true;
     if (this.current) this.retire(this.current);
-    await Promise.all(this.closing);
+    const closed = Promise.all(this.closing.values());
+    await withDeadline('Kafka shutdown', SHUTDOWN_MS, closed).catch(() => undefined);
+    for (const connection of this.closing.keys()) connection.destroy();
   }
 
   private retire(connection: KafkaConnection): void {
     if (this.current !== connection) return;
     this.current = undefined;
-    const closing = connection.close().finally(() => this.closing.delete(closing));
-    this.closing.add(closing);
+    const closed = connection.close().finally(() => this.closing.delete(connection));
+    this.closing.set(connection, closed);
   }
 }
 

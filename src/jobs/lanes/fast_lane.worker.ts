@@ -9,6 +9,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { RunLoop } from '../../common/run_loop.js';
+import { within } from '../../common/utils/within.js';
 import { JobsEvents, type HintedCell } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
@@ -19,6 +20,7 @@ import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_target
 import { Cell } from './cell.js';
 import { CellRound, type RoundEnd } from './cell_round.js';
 import { PartitionLeaseService } from './partition_lease.service.js';
+import { GIVE_UP_MS } from './shutdown.js';
 import { TargetPause, type Probe } from './target_pause.js';
 import type { OwnedPartition } from './owned_partition.js';
 
@@ -66,21 +68,19 @@ export class FastLaneWorker {
     this.loop.start();
   }
 
-  /** Starts nothing more and waits, up to `graceMs`, for what runs to end with its outcome written. True when all did. */
+  /**
+   * Starts nothing more and waits, up to `graceMs`, for what runs to end with its outcome written. Then signals tell the
+   * handlers to give up. True when everything had ended by itself. What runs on stays marked: its partition is not given
+   * back, and the next owner judges it.
+   */
   async stop(graceMs: number): Promise<boolean> {
     this.stopping = true;
     this.unsubscribe();
-    let cancel = (): void => undefined;
-    const grace = new Promise<boolean>((resolve) => {
-      const timer = this.clock.after(graceMs, () => resolve(false));
-      cancel = () => timer.cancel();
-    });
-    const drained = this.drain().then(() => true);
-    try {
-      return await Promise.race([drained, grace]);
-    } finally {
-      cancel();
-    }
+    const drained = this.drain();
+    if (await within(this.clock, graceMs, drained)) return true;
+    this.rounds.callOff('the pod stops');
+    await within(this.clock, GIVE_UP_MS, drained);
+    return false;
   }
 
   /** One cold check, then one round of every hot cell. Answers how many rounds found work; drives tests and nothing else. */

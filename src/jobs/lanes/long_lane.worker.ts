@@ -11,6 +11,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { RunLoop } from '../../common/run_loop.js';
+import { within } from '../../common/utils/within.js';
 import { JobsEvents, type HintedCell } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
@@ -21,10 +22,8 @@ import { LongClaims } from './long_claims.js';
 import { LongRun } from './long_run.js';
 import { RateLimiter } from './rate_limiter.js';
 import type { RunningRow } from './running_row.js';
+import { GIVE_UP_MS } from './shutdown.js';
 import { TargetPause } from './target_pause.js';
-
-/** How long handlers may take to give up after the grace of a shutdown is over. */
-const GIVE_UP_MS = 1_000;
 
 @Injectable()
 export class LongLaneWorker {
@@ -72,12 +71,13 @@ export class LongLaneWorker {
   async stop(graceMs: number): Promise<boolean> {
     this.stopping = true;
     this.unsubscribe();
-    await this.loop.stop();
-    if (await this.settled(graceMs)) return true;
+    const drained = this.loop.stop().then(() => this.idle());
+    if (await within(this.clock, graceMs, drained)) return true;
     for (const row of this.active.keys()) row.callOff('shutdown', 'the pod stops');
-    if (!(await this.settled(GIVE_UP_MS))) {
-      await this.within(GIVE_UP_MS, this.runs.giveBack([...this.active.keys()]));
+    if (!(await within(this.clock, GIVE_UP_MS, drained))) {
+      await within(this.clock, GIVE_UP_MS, this.runs.giveBack([...this.active.keys()]));
     }
+    this.runs.giveUp();
     return false;
   }
 
@@ -193,23 +193,5 @@ export class LongLaneWorker {
     if (target.max_running !== undefined) this.hot.add(target.name);
     this.emptyChecks = 0;
     this.loop.wake();
-  }
-
-  /** True when nothing runs any more before `ms` are over. */
-  private async settled(ms: number): Promise<boolean> {
-    return this.within(ms, this.idle());
-  }
-
-  private async within(ms: number, work: Promise<unknown>): Promise<boolean> {
-    let cancel = (): void => undefined;
-    const late = new Promise<boolean>((resolve) => {
-      const timer = this.clock.after(ms, () => resolve(false));
-      cancel = () => timer.cancel();
-    });
-    try {
-      return await Promise.race([work.then(() => true), late]);
-    } finally {
-      cancel();
-    }
   }
 }

@@ -34,7 +34,7 @@ export class LongRun {
         progress: (percent, note) => running.progress(percent, note),
       });
     }
-    const told = this.tellPause(running, afterShutdown(running, result));
+    const told = this.tellPause(running, result);
     result = running.refusal ?? told; // a row that never started says nothing of its target
     running.ended = true;
     onEnded();
@@ -46,6 +46,11 @@ export class LongRun {
     const again = rows.filter(({ ended, target }) => !ended && target.delivery_mode === DeliveryMode.atLeastOnce);
     // At most once must not: nobody knows how far the handler got, so its lease runs out and it goes DEAD.
     await Promise.all(again.map((row) => this.outcomes.submit(this.prepare(row, { kind: 'not_started' }, 0))));
+  }
+
+  /** The connections are about to close: outcomes that cannot be written are left to the leases. */
+  giveUp(): void {
+    this.outcomes.giveUp();
   }
 
   private prepare({ row, target, calledOff }: RunningRow, result: RunResult, ms: number): PreparedOutcome {
@@ -70,11 +75,4 @@ export class LongRun {
     if (charged.kind === 'success') this.pause.forget(id);
     return charged;
   }
-}
-
-/** A run that failed because its pod stopped says nothing about the job: at least once it waits for another pod. */
-function afterShutdown({ calledOff, target }: RunningRow, result: RunResult): RunResult {
-  const failed = result.kind === 'answered' || result.kind === 'timed_out';
-  const again = target.delivery_mode === DeliveryMode.atLeastOnce;
-  return calledOff === 'shutdown' && failed && again ? { kind: 'not_started' } : result;
 }

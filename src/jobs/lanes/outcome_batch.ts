@@ -21,6 +21,7 @@ export class OutcomeBatch {
   private waiting: Waiting[] = [];
   private writing: Promise<void> | undefined;
   private cutWait: (() => void) | undefined;
+  private givenUp = false;
 
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
@@ -42,6 +43,15 @@ export class OutcomeBatch {
     this.cutWait?.();
   }
 
+  /**
+   * The pod ends: an outcome whose write fails now is tried no more. Its row is reclaimed once its lease ran out, as after
+   * a crash.
+   */
+  giveUp(): void {
+    this.givenUp = true;
+    this.hurry();
+  }
+
   private async writeAll(): Promise<void> {
     // Rows that end in one turn of the event loop end in one write.
     await new Promise((resolve) => setImmediate(resolve));
@@ -59,6 +69,7 @@ export class OutcomeBatch {
         return await this.outcome.write(merged);
       } catch (error) {
         if (tries === 0) this.events.emit({ type: 'outcome_kept', target: merged.scope.target, error });
+        if (this.givenUp) return;
         await this.wait(this.config.long_lane.error_poll_ms);
       }
     }

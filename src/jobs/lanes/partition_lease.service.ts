@@ -88,16 +88,20 @@ export class PartitionLeaseService {
   /** Gives back what is on its way out and idle. Called when a cell ran dry, and with every heartbeat. */
   async releaseDry(): Promise<void> {
     const ready = [...this.held.values()].filter((owned) => owned.releasing && owned.dry && owned.judged);
-    const released: number[] = [];
     for (const owned of ready) {
       owned.lost = true; // first: nothing of it may start while the release is under way
       this.held.delete(owned.partition);
-      if (await store.releasePartition(this.collections, owned.term)) released.push(owned.partition);
     }
+    const answers = await Promise.all(ready.map((owned) => store.releasePartition(this.collections, owned.term)));
+    const released = ready.flatMap(({ partition }, index) => (answers[index] ? [partition] : []));
     if (released.length > 0) this.events.emit({ type: 'partitions_released', partitions: released });
   }
 
-  /** Clean stop: gives back every idle partition and takes this pod off the list. What still runs is left to expire. */
+  /**
+   * Clean stop: gives back every idle partition, takes this pod off the list and takes no partition any more. Called when
+   * the stop begins, so that other pods serve what is idle here while the last handlers run, and when they have ended.
+   * What still runs then is left to expire.
+   */
   async leave(): Promise<void> {
     this.leaving = true;
     for (const owned of this.held.values()) owned.releasing = true;
@@ -120,6 +124,7 @@ export class PartitionLeaseService {
       if (row?.lease_token !== owned.term.lease_token) this.lose(owned);
       else if (row.lease_until && row.lease_until >= until) owned.deadline = deadline;
     }
+    if (this.leaving) return; // what is being given back may still look like ours
     // A take whose answer was lost: ours in the database under a token we never saw answered. Left alone it would be
     // renewed for ever and served by nobody.
     const unknown = rows.filter((row) => !this.held.has(row.partition)).map((row) => row.lease_token!);
