@@ -18,9 +18,13 @@ import { fairShare } from '../policy/partition.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import type { PartitionDoc } from '../store/jobs.schema.js';
 import * as store from '../store/partition_lease.store.js';
+import { JobTargetsRegistry } from '../targets/job_targets.registry.js';
 import { OwnedPartition } from './owned_partition.js';
 import { POD, type Pod } from './pod.js';
 import { TakeoverJudge } from './takeover_judge.js';
+
+/** Written with every heartbeat; a pod with more does not say what it knows, rather than half of it. */
+const MAX_TOLD_TARGETS = 500;
 
 @Injectable()
 export class PartitionLeaseService {
@@ -38,6 +42,7 @@ export class PartitionLeaseService {
     @Inject(POD) private readonly pod: Pod,
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(TakeoverJudge) private readonly judge: TakeoverJudge,
+    @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
   ) {}
 
   /** Partitions whose rows may be read: ours, judged, not on their way out. */
@@ -173,6 +178,15 @@ export class PartitionLeaseService {
   private workerFacts(now: Date): Parameters<typeof store.beatHeart>[1] {
     this.startedAt ??= now;
     const { id: pod_id, host } = this.pod;
-    return { pod_id, host, started_at: this.startedAt, version: process.version, lanes: [JobLane.fast, JobLane.long] };
+    const lanes = [JobLane.fast, JobLane.long];
+    const targets = this.targets.all().map(({ name }) => name);
+    return {
+      pod_id,
+      host,
+      started_at: this.startedAt,
+      version: process.version,
+      lanes,
+      ...(targets.length <= MAX_TOLD_TARGETS && { targets }),
+    };
   }
 }

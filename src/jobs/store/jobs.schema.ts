@@ -100,6 +100,8 @@ export interface WorkerDoc {
   host: string;
   version: string;
   lanes: JobLane[];
+  /** Names of the targets it can run. Missing: it does not say (an older version, or too many to write down). */
+  targets?: string[];
 }
 
 export interface MetaDoc {
