@@ -110,13 +110,16 @@ function validated(dto: Type<object>, plain: Record<string, unknown>): object {
   return instance;
 }
 
-/** The transformer drops these names silently; who sends them is to be told. */
-function checkNames(value: unknown, depth: number): void {
-  if (typeof value !== 'object' || value === null) return;
+/**
+ * The transformer drops these names silently, and optional fields would let `null` pass: who sends such a thing is to be
+ * told, instead of having a filter that means something else.
+ */
+function checkNames(value: object, depth: number): void {
   if (depth > MAX_DEPTH) throw invalid([`body: expected at most ${MAX_DEPTH} levels`]);
-  for (const name of Object.keys(value)) {
+  for (const [name, inner] of Object.entries(value) as [string, unknown][]) {
     if (FORBIDDEN_NAMES.has(name)) throw invalid([`${name}: not a name of this request`]);
-    checkNames((value as Record<string, unknown>)[name], depth + 1);
+    if (inner === null) throw invalid([`${name}: expected a value; leave it out where there is none`]);
+    if (typeof inner === 'object') checkNames(inner, depth + 1);
   }
 }
 
