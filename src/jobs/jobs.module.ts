@@ -36,7 +36,10 @@ import { TakeoverJudge } from './lanes/takeover_judge.js';
 import { TargetPause } from './lanes/target_pause.js';
 import { LossyModule } from './lossy/lossy.module.js';
 import { WakeUp } from './wake_up/wake_up.service.js';
+import { EngineHealth } from './observability/engine_health.js';
 import { EngineLoops } from './observability/engine_loops.js';
+import { JobsHealthIndicator } from './observability/health_indicator.js';
+import { OwnershipCheck } from './observability/ownership_check.js';
 import { SideEffectService } from './side_effect.service.js';
 import { agreeOnPartitions, ensureIndexes, seedPartitions } from './store/boot.store.js';
 import { JOBS_COLLECTIONS, openCollections, type JobsCollections } from './store/collections.js';
@@ -90,6 +93,9 @@ const PARTS: Provider[] = [
   JobsEvents,
   JobsLog,
   EngineLoops,
+  OwnershipCheck,
+  EngineHealth,
+  JobsHealthIndicator,
   JobTargetsRegistry,
   JobTargetsExplorer,
   SideEffectService,

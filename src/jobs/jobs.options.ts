@@ -86,6 +86,16 @@ export interface JobsConfig {
     /** Most rows a count looks at; a larger one is told as "at least". */
     readonly count_limit: number;
   };
+  readonly health: {
+    /** Interval of the questions to the database, in ms. */
+    readonly check_ms: number;
+    /** A loop without a good round for this long is stalled. */
+    readonly late_ms: number;
+    /** The process did not get to its work for this long: its event loop was blocked. */
+    readonly blocked_ms: number;
+    /** How often a problem that lasts is told again. */
+    readonly repeat_ms: number;
+  };
   readonly redis: {
     /** Where Redis is, `redis[s]://user:password@host:port/db`. Default: `QUEUE_REDIS_URL`. Empty: there is none. */
     readonly url: string;
@@ -150,6 +160,7 @@ export const JOBS_DEFAULTS: JobsConfig = {
   retry: { delays_ms: [1, 2, 4, 8, 16].map((minutes) => minutes * MINUTE), jitter: 0.1 },
   pause: { probe_ms: 30_000 },
   admin: { guards: [], bulk_limit: 10_000, count_limit: 10_000 },
+  health: { check_ms: MINUTE, late_ms: MINUTE, blocked_ms: 2_000, repeat_ms: 5 * MINUTE },
   redis: { url: '' },
   lossy: { handover_timeout_ms: 200, max_in_flight: 1_000, concurrency: 10 },
   hints: 'on',
@@ -189,6 +200,10 @@ const RULES: Rules = {
   'admin.guards': { classes: true },
   'admin.bulk_limit': { int: [1, 1_000_000] },
   'admin.count_limit': { int: [1, 1_000_000] },
+  'health.check_ms': { int: [10, 3_600_000] },
+  'health.late_ms': { int: [10, 3_600_000] },
+  'health.blocked_ms': { int: [10, 3_600_000] },
+  'health.repeat_ms': { int: [10, 24 * 3_600_000] },
   'redis.url': { secretUrl: ['redis:', 'rediss:'] },
   'lossy.handover_timeout_ms': { int: [1, 60_000] },
   'lossy.max_in_flight': { int: [1, 1_000_000] },

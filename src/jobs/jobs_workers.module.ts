@@ -19,6 +19,7 @@ import { PartitionLeaseService } from './lanes/partition_lease.service.js';
 import { RetentionWorker } from './lanes/retention.worker.js';
 import { GIVE_UP_MS, LAST_WORD_MS } from './lanes/shutdown.js';
 import { TargetPause } from './lanes/target_pause.js';
+import { EngineHealth } from './observability/engine_health.js';
 import { EngineLoops } from './observability/engine_loops.js';
 
 @Injectable()
@@ -41,6 +42,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     @Inject(ClaimKeeper) keeper: ClaimKeeper,
     @Inject(ClaimSweeper) sweeper: ClaimSweeper,
     @Inject(EngineLoops) loops: EngineLoops,
+    @Inject(EngineHealth) private readonly health: EngineHealth,
   ) {
     const { sweep_ms, error_poll_ms } = config.long_lane;
     const onError = (loop: string, error: unknown): void => events.emit({ type: 'loop_failed', loop, error });
@@ -69,10 +71,11 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
       errorDelayMs: Math.min(1_000, config.lease.heartbeat_ms),
       onError,
     });
-    loops.add(this.heartbeat, fastLane.loop, longLane.loop, this.claims, this.sweep, retention.loop);
+    loops.add(this.heartbeat, fastLane.loop, longLane.loop, this.claims, this.sweep, retention.loop, health.loop);
   }
 
   onApplicationBootstrap(): void {
+    if (this.config.workers !== 'manual') this.health.start();
     if (this.config.workers !== 'on') return;
     this.heartbeat.start();
     this.fastLane.start();
@@ -92,7 +95,7 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
     const { shutdown_grace_ms: grace, workers } = this.config;
     this.wakeUp.deafen();
     const lanes = [this.fastLane.stop(grace), this.longLane.stop(grace), this.lossy.stop(grace)];
-    const drained = Promise.all([this.sweep.stop(), this.retention.stop(), ...lanes]);
+    const drained = Promise.all([this.health.stop(), this.sweep.stop(), this.retention.stop(), ...lanes]);
     if (workers === 'off') return void (await drained);
     const idleGivenBack = this.leave(); // nobody need wait for the longest handler here
     await within(this.clock, grace + 2 * GIVE_UP_MS, drained);

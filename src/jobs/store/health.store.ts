@@ -7,33 +7,53 @@ import type { JobsCollections } from './collections.js';
 
 type Stage = Record<string, unknown>;
 
-/** One command must not grow with the number of partitions without end. */
-const BRANCHES_PER_COMMAND = 60;
+/** Connections that one metrics read may keep busy. */
+const SEEKS_AT_ONCE = 8;
+/** Expired leases looked at: the oldest ones stand first, and stay there. */
+const EXPIRED_LIMIT = 100;
 
-export interface WaitingTargets {
+export interface NamesOnRows {
+  /** Targets of PENDING rows, per lane. */
   readonly fast: readonly string[];
   readonly long: readonly string[];
+  /** Targets of RUNNING rows whose lease ran out long ago: a sweep that knew them would have taken them. */
+  readonly abandoned: readonly string[];
   /** False: there are more names than were asked for. */
   readonly complete: boolean;
 }
 
 /**
- * Names of the targets that PENDING rows have, by jumping from one name to the next: one command for each of them (both
- * lanes at once) and one more, however many rows there are. An idle engine: one command.
+ * Which targets do rows name? PENDING ones by jumping from one name to the next: one command for each (both lanes at
+ * once) and one more, however many rows there are. An idle engine: one command.
  */
-export async function waitingTargets(collections: JobsCollections, most: number): Promise<WaitingTargets> {
+export async function namesOnRows(
+  collections: JobsCollections,
+  { most, abandonedBefore }: { most: number; abandonedBefore?: Date },
+): Promise<NamesOnRows> {
   const found = { fast: [] as string[], long: [] as string[] };
   const open = new Set<JobLane>(['fast', 'long']);
+  const abandoned = new Set<string>();
   for (let step = 0; step <= most && open.size > 0; step++) {
     const branches = [...open].map((lane) => nextTarget(lane, found[lane].at(-1) ?? ''));
-    const rows = await runBranches<{ lane: JobLane; target: string }>(collections, branches);
+    if (step === 0 && abandonedBefore) branches.push(expired(abandonedBefore));
+    const rows = await runBranches<{ where: JobLane | 'abandoned'; target: string }>(collections, branches);
+    for (const row of rows) if (row.where === 'abandoned') abandoned.add(row.target);
     for (const lane of open) {
-      const next = rows.find((row) => row.lane === lane);
+      const next = rows.find((row) => row.where === lane);
       if (next) found[lane].push(next.target);
       else open.delete(lane);
     }
   }
-  return { ...found, complete: open.size === 0 };
+  return { ...found, abandoned: [...abandoned], complete: open.size === 0 };
+}
+
+function expired(before: Date): Stage[] {
+  return [
+    { $match: { status: 'RUNNING', lease_until: { $lte: before } } },
+    { $sort: { lease_until: 1 } },
+    { $limit: EXPIRED_LIMIT },
+    { $project: { _id: 0, target: 1, where: { $literal: 'abandoned' } } },
+  ];
 }
 
 function nextTarget(lane: JobLane, after: string): Stage[] {
@@ -46,19 +66,8 @@ function nextTarget(lane: JobLane, after: string): Stage[] {
     { $match: { status: 'PENDING', lane, target: { $gt: after } } },
     { $sort: sort },
     { $limit: 1 },
-    { $project: { _id: 0, target: 1, lane: { $literal: lane } } },
+    { $project: { _id: 0, target: 1, where: { $literal: lane } } },
   ];
-}
-
-/** Targets of RUNNING rows whose lease ran out before `before`: every sweep that knows them would have taken them. */
-export async function abandonedTargets({ jobs }: JobsCollections, before: Date, limit: number): Promise<string[]> {
-  const rows = await jobs
-    .find(
-      { status: 'RUNNING', lease_until: { $lte: before } },
-      { projection: { _id: 0, target: 1 }, sort: { lease_until: 1 }, limit, singleBatch: true, hint: 'leases' },
-    )
-    .toArray();
-  return [...new Set(rows.map(({ target }) => target))];
 }
 
 /** Partitions that nobody owns right now, or whose owner's lease ran out. One row per partition is looked at. */
@@ -118,33 +127,53 @@ export async function countStates(
   return new Map(statuses.map((status) => [status, rows.find((row) => row.status === status)?.count ?? 0]));
 }
 
-/** Due time of the target's oldest due row: one seek per partition (fast lane) or priority (long lane). */
-export async function oldestDue(
-  collections: JobsCollections,
-  { lane, target, partitions, now }: { lane: JobLane; target: string; partitions: number; now: Date },
+/** Due time of the target's oldest due row in these partitions: one seek for each, a few at a time. */
+export async function oldestDueFast(
+  { jobs }: JobsCollections,
+  { target, partitions, now }: { target: string; partitions: readonly number[]; now: Date },
 ): Promise<Date | undefined> {
-  const due = { status: 'PENDING', lane, target: { $eq: target }, next_run_at: { $lte: now } };
-  const branches =
-    lane === 'fast'
-      ? Array.from({ length: partitions }, (_, partition) => firstDue({ ...due, partition }))
-      : [1, 2, 3].map((priority) => firstDue({ ...due, priority }));
   let oldest: Date | undefined;
-  for (let start = 0; start < branches.length; start += BRANCHES_PER_COMMAND) {
-    const slice = branches.slice(start, start + BRANCHES_PER_COMMAND);
-    for (const { next_run_at } of await runBranches<{ next_run_at: Date }>(collections, slice)) {
-      if (!oldest || next_run_at < oldest) oldest = next_run_at;
-    }
+  for (let start = 0; start < partitions.length; start += SEEKS_AT_ONCE) {
+    const seeks = partitions.slice(start, start + SEEKS_AT_ONCE).map((partition) =>
+      jobs
+        .find(
+          { status: 'PENDING', lane: 'fast', target, partition, next_run_at: { $lte: now } },
+          {
+            projection: { _id: 0, next_run_at: 1 },
+            sort: { next_run_at: 1, _id: 1 },
+            limit: 1,
+            singleBatch: true,
+            hint: 'due_fast',
+          },
+        )
+        .toArray(),
+    );
+    oldest = earliest([
+      ...(await Promise.all(seeks)).flat().map((row) => row.next_run_at),
+      ...(oldest ? [oldest] : []),
+    ]);
   }
   return oldest;
 }
 
-function firstDue(match: Stage): Stage[] {
-  return [
-    { $match: match },
+/** The same in the long lane: one seek per priority. */
+export async function oldestDueLong(
+  collections: JobsCollections,
+  target: string,
+  now: Date,
+): Promise<Date | undefined> {
+  const due = { status: 'PENDING', lane: 'long', target: { $eq: target }, next_run_at: { $lte: now } };
+  const branches = [1, 2, 3].map((priority) => [
+    { $match: { ...due, priority } },
     { $sort: { next_run_at: 1, _id: 1 } },
     { $limit: 1 },
     { $project: { _id: 0, next_run_at: 1 } },
-  ];
+  ]);
+  return earliest((await runBranches<{ next_run_at: Date }>(collections, branches)).map((row) => row.next_run_at));
+}
+
+function earliest(dates: readonly Date[]): Date | undefined {
+  return dates.reduce<Date | undefined>((first, date) => (first && first <= date ? first : date), undefined);
 }
 
 async function runBranches<T extends object>({ jobs }: JobsCollections, branches: readonly Stage[][]): Promise<T[]> {
