@@ -1,0 +1,11 @@
+// All benches by name, in the order of `all`.
+import type { Bench } from './bench.types.js';
+import { agenda } from './benches/agenda.bench.js';
+import { bullmq } from './benches/bullmq.bench.js';
+import { enqueue } from './benches/enqueue.bench.js';
+import { fastLane } from './benches/fast_lane.bench.js';
+import { longLane } from './benches/long_lane.bench.js';
+
+const ALL: readonly Bench[] = [fastLane, enqueue, agenda, bullmq, longLane];
+
+export const BENCHES: ReadonlyMap<string, Bench> = new Map(ALL.map((bench) => [bench.name, bench]));
