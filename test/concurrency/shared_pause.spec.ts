@@ -1,10 +1,15 @@
 /** Pauses over several pods on one database and one clock: who probes, who follows, and what a late answer may change. */
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { inTransaction } from '../../src/common/utils/transaction.js';
+import { ID_SOURCE } from '../../src/common/ports/ids.js';
+import { JobsEvents } from '../../src/jobs/jobs.events.js';
+import { JOBS_CONFIG } from '../../src/jobs/jobs.options.js';
 import type { Job } from '../../src/jobs/jobs.types.js';
+import { POD } from '../../src/jobs/lanes/pod.js';
+import { TargetPause } from '../../src/jobs/lanes/target_pause.js';
 import type { TargetDoc } from '../../src/jobs/store/jobs.schema.js';
 import { pauseByAdmin, resumeByAdmin, type Change } from '../../src/jobs/store/target_pause.store.js';
-import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
+import { JobTargetsRegistry, type JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
@@ -43,6 +48,19 @@ function held(): { inside: Promise<void>; answer: () => Promise<unknown>; end(va
     },
     end: (value) => end(value),
   };
+}
+
+/** Names of the commands on the shared pauses that `work` sent. */
+async function targetCommandsOf(pod: TestPod, work: () => Promise<unknown>): Promise<string[]> {
+  const names: string[] = [];
+  const look = ({ commandName, command }: { commandName: string; command: Record<string, unknown> }): void => {
+    if (command[commandName] === 'job_targets') names.push(commandName);
+  };
+  const client = pod.connection.getClient();
+  client.on('commandStarted', look);
+  await work();
+  client.off('commandStarted', look);
+  return names;
 }
 
 describe('a pause shared by several pods', () => {
@@ -292,6 +310,155 @@ describe('a pause shared by several pods', () => {
     expect(a.pause.look(T)).toBe('closed');
   });
 
+  it('a pod that heard of a later finding takes neither a success nor a failure of its old probe for news', async () => {
+    const send = new Destination();
+    send.answer = send.down;
+    const [a, b] = (await start(2, send.target())) as [TestPod, TestPod];
+    await enqueue(a, 20);
+    await a.lane.runOnce();
+    await wait(30_000, [a, b]);
+    expect(await a.pause.pass(T)).toBe('probe');
+    const permit = a.pause.heldProbe(T)!;
+    await wait(60_000, [a, b]);
+    await b.lane.runOnce();
+    await beat([a]);
+    const before = await row(b);
+    expect(a.pause.heldProbe(T)).toBeUndefined();
+    const told = a.events.length;
+    a.pause.up(T, permit);
+    a.pause.down(T, 'old', send.down(), permit);
+    a.pause.unused(T, permit);
+    await a.pause.written();
+    expect(await row(b)).toEqual(before);
+    expect(a.events.slice(told)).toEqual([]);
+  });
+
+  it('a failure of a run that began before the pause does not move the probe', async () => {
+    const send = new Destination();
+    const [a] = (await start(1, send.target())) as [TestPod];
+    a.pause.down(T, 'first', send.down(), 'open');
+    await wait(BEAT, [a]);
+    await a.pause.written();
+    const before = await row(a);
+    a.pause.down(T, 'late', send.down(), 'open');
+    await a.pause.written();
+    expect(await row(a)).toEqual(before);
+    expect(a.eventsOf('target_paused')).toHaveLength(1);
+  });
+
+  it('rows that were read before this pod found a target down do not undo what it found', async () => {
+    const send = new Destination();
+    const [a] = (await start(1, send.target())) as [TestPod];
+    const { targets } = a.collections;
+    const find = targets.find.bind(targets) as (...args: unknown[]) => ReturnType<typeof targets.find>;
+    targets.find = ((...args: unknown[]) => {
+      const cursor = find(...args);
+      const toArray = cursor.toArray.bind(cursor);
+      cursor.toArray = async () => {
+        const rows = await toArray();
+        a.pause.down(T, 'row', send.down(), 'open');
+        await a.pause.written();
+        return rows;
+      };
+      return cursor;
+    }) as typeof targets.find;
+    await a.pause.refresh();
+    targets.find = find as typeof targets.find;
+    expect([a.pause.look(T), a.eventsOf('target_resumed')]).toEqual(['closed', []]);
+  });
+
+  it('a finding right after an answered probe stands, though an admin had opened the target before both', async () => {
+    const send = new Destination();
+    const [a] = (await start(1, send.target())) as [TestPod];
+    a.pause.down(T, 'row', send.down(), 'open');
+    await a.pause.written();
+    await wait(30_000, [a]);
+    expect(await a.pause.pass(T)).toBe('probe');
+    await admin(a, resumeByAdmin);
+    a.pause.up(T);
+    a.pause.down(T, 'row', send.down(), 'open');
+    await a.pause.written();
+    expect([a.pause.look(T), (await row(a))?.state]).toEqual(['closed', 'paused']);
+  });
+
+  it('cells of one pod that ask for the permit at once cost one command, and a probe two', async () => {
+    const send = new Destination();
+    send.answer = send.down;
+    const [a] = (await start(1, send.target())) as [TestPod];
+    await enqueue(a, 20);
+    await a.lane.runOnce();
+    await wait(30_000, [a]);
+    const asked = targetCommandsOf(a, () => Promise.all([1, 2, 3].map(() => a.pause.pass(T))));
+    expect(await asked).toEqual(['findAndModify']);
+    a.pause.unused(T);
+    await a.pause.written();
+    expect(await targetCommandsOf(a, () => a.lane.runOnce())).toEqual(['findAndModify', 'update']);
+    await wait(30_000, [a]);
+    send.answer = () => undefined;
+    expect(await targetCommandsOf(a, () => a.lane.runOnce())).toEqual(['findAndModify', 'update']);
+  });
+
+  it('a pod that could not read the pauses at its start runs nothing until it could', async () => {
+    const send = new Destination();
+    const [a] = (await start(1, send.target())) as [TestPod];
+    await admin(a, pauseByAdmin);
+    const get = a.module.get.bind(a.module);
+    const fresh = new TargetPause(
+      get(JOBS_CONFIG),
+      a.collections,
+      clock.current,
+      get(ID_SOURCE),
+      get(POD),
+      get(JobsEvents),
+      get(JobTargetsRegistry),
+    );
+    const { targets } = a.collections;
+    const find = targets.find.bind(targets);
+    targets.find = () => {
+      throw new Error('the database is gone');
+    };
+    await fresh.onModuleInit();
+    expect(await fresh.pass('another')).toBe('closed');
+    targets.find = find;
+    expect(await fresh.pass(T)).toBe('closed');
+    expect(await fresh.pass('another')).toBe('open');
+  });
+
+  it('the heartbeat of a running pod follows what an admin did, and its lanes go on by themselves', async () => {
+    const send = new Destination();
+    let started = (): void => undefined;
+    send.answer = () => started();
+    const [a] = (await start(1, send.target())) as [TestPod];
+    await admin(a, pauseByAdmin);
+    const b = await db.pod({ partitions: 8, workers: 'on' }, [send.target()], clock.current);
+    const heard = new Promise<void>((resolve) => {
+      b.module.get(JobsEvents).on(({ type }) => type === 'target_resumed' && resolve());
+    });
+    expect(b.pause.look(T)).toBe('closed');
+    await a.close();
+    await admin(b, resumeByAdmin);
+    const run = new Promise<void>((resolve) => void (started = resolve));
+    await enqueue(b, 1);
+    // The loops wait on the test's clock: move it until they have had their turn.
+    const moved = setInterval(() => clock.current.advance(1_000), 5);
+    await Promise.all([heard, run]);
+    clearInterval(moved);
+  });
+
+  it('a clean stop waits for what was found out to be written', async () => {
+    const send = new Destination();
+    const [a, b] = (await start(2, send.target())) as [TestPod, TestPod];
+    const { targets } = a.collections;
+    const updateOne = targets.updateOne.bind(targets) as (...args: unknown[]) => Promise<never>;
+    targets.updateOne = (async (...args: unknown[]) => {
+      for (let ping = 0; ping < 100; ping++) await row(b);
+      return updateOne(...args);
+    }) as typeof targets.updateOne;
+    a.pause.down(T, 'row', send.down(), 'open');
+    await a.close();
+    expect(await row(b)).toMatchObject({ state: 'paused', by: 'engine' });
+  });
+
   it('two pods that find it down at once leave one pause, and both know it', async () => {
     const send = new Destination();
     send.answer = send.down;
@@ -350,7 +517,8 @@ describe('a pause shared by several pods', () => {
     await wait(30_000, [a]);
     const { targets } = a.collections;
     const findOneAndUpdate = targets.findOneAndUpdate.bind(targets);
-    targets.findOneAndUpdate = () => Promise.reject(new Error('the database is gone'));
+    targets.findOneAndUpdate = (() =>
+      Promise.reject(new Error('the database is gone'))) as typeof targets.findOneAndUpdate;
     await a.lane.runOnce();
     expect(send.starts).toHaveLength(1);
     expect(a.eventsOf('round_failed')).toEqual([]);
@@ -386,6 +554,26 @@ describe('a pause shared by several pods', () => {
     expect(excess).toEqual([]);
     expect(most).toBeGreaterThan(1);
     expect(most).toBeLessThanOrEqual(32);
+  });
+
+  it('while the first row of a ramp is under way no other starts; after its answer two run side by side', async () => {
+    const send = new Destination();
+    const [a] = (await start(1, send.target({ max_in_flight: 1 }))) as [TestPod];
+    await admin(a, pauseByAdmin);
+    await beat([a]);
+    await enqueue(a, 50);
+    const sends = [held(), held(), held()] as const;
+    let next = 0;
+    send.answer = () => sends[next++]?.answer();
+    a.lane.start();
+    await admin(a, resumeByAdmin);
+    await beat([a]);
+    await sends[0].inside;
+    for (let ping = 0; ping < 50; ping++) await row(a); // time enough for others to start, if they would
+    expect(send.starts).toHaveLength(1);
+    sends[0].end();
+    await Promise.all([sends[1].inside, sends[2].inside]);
+    for (const each of sends) each.end();
   });
 
   it('the allowance of the long lane: one while it rests, then doubling with answers or time, then all', async () => {
@@ -431,15 +619,8 @@ describe('a pause shared by several pods', () => {
     const [a] = (await start(1, send.target({ max_in_flight: 100 }))) as [TestPod];
     expect(await a.commandsOf(() => a.pause.refresh())).toEqual(['find']);
     await enqueue(a, 8);
-    const names: string[] = [];
-    a.connection.getClient().on('commandStarted', ({ command }) => {
-      for (const value of Object.values(command as Record<string, unknown>)) {
-        if (value === 'job_targets') names.push(value);
-      }
-    });
-    await a.drain();
+    expect(await targetCommandsOf(a, () => a.drain())).toEqual([]);
     expect(send.starts).toHaveLength(8);
-    expect(names).toEqual([]);
   });
 
   it('a paused target whose probe is due and that has no row asks for no permit and does not spin', async () => {

@@ -194,6 +194,19 @@ describe('the shared pause of a target', () => {
     }
   });
 
+  it('an admin whose first look finds no row, while the engine writes one, pauses it in the next attempt', async () => {
+    const { targets } = pod.collections;
+    const findOne = targets.findOne.bind(targets) as (...args: unknown[]) => Promise<never>;
+    targets.findOne = (async (...args: unknown[]) => {
+      const found = await findOne(...args);
+      targets.findOne = findOne;
+      await engine(finding('a'));
+      return found;
+    }) as typeof targets.findOne;
+    expect(await adminPause()).toBe('changed');
+    expect(await row()).toMatchObject({ by: 'admin' });
+  });
+
   it('targets are listed by name', async () => {
     for (const name of ['b', 'a', 'c']) await pauseByEngine(pod.collections, name, finding(name));
     expect((await listTargets(pod.collections)).map((target) => target._id)).toEqual(['a', 'b', 'c']);

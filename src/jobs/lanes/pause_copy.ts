@@ -42,7 +42,6 @@ export class PauseCopy {
   set(pause: KnownPause | undefined): void {
     this.changes++;
     this.pause = pause;
-    if (pause) this.ramp = undefined;
     if (pause?.token === undefined || pause.token !== this.held?.token) this.held = undefined;
   }
 
