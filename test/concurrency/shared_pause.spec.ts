@@ -518,7 +518,7 @@ describe('a pause shared by several pods', () => {
     const { targets } = a.collections;
     const findOneAndUpdate = targets.findOneAndUpdate.bind(targets);
     targets.findOneAndUpdate = (() =>
-      Promise.reject(new Error('the database is gone'))) as typeof targets.findOneAndUpdate;
+      Promise.reject(new Error('the database is gone'))) as unknown as typeof targets.findOneAndUpdate;
     await a.lane.runOnce();
     expect(send.starts).toHaveLength(1);
     expect(a.eventsOf('round_failed')).toEqual([]);
