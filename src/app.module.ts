@@ -4,7 +4,7 @@ import { MongooseModule } from '@nestjs/mongoose';
 import { AdminTokensGuard } from './examples/admin_auth/admin_tokens.guard.js';
 import { DELIVERY_ORDER_TOPICS } from './examples/delivery_order/delivery_order.events.js';
 import { DeliveryOrderModule } from './examples/delivery_order/delivery_order.module.js';
-import { JobsAdminModule, JobsModule, JobsWorkersModule } from './index.js';
+import { JobsAdminModule, JobsHealthModule, JobsModule, JobsWorkersModule, MetricsModule } from './index.js';
 import { KafkaModule } from './kafka/kafka.module.js';
 
 function mongoUri(): string {
@@ -18,6 +18,8 @@ function mongoUri(): string {
     MongooseModule.forRootAsync({ useFactory: () => ({ uri: mongoUri() }) }),
     JobsModule.forRoot({ admin: { guards: [AdminTokensGuard] } }),
     JobsAdminModule,
+    MetricsModule.forRoot(),
+    JobsHealthModule,
     KafkaModule.forRoot({ topics: DELIVERY_ORDER_TOPICS }),
     DeliveryOrderModule,
     JobsWorkersModule,

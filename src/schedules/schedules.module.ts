@@ -18,11 +18,14 @@ import type { Connection } from 'mongoose';
 import { BootError } from '../common/errors.js';
 import { JOBS_CONNECTION } from '../jobs/jobs.module.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs/jobs.options.js';
+import { EngineLoops } from '../jobs/observability/engine_loops.js';
+import { OwnershipCheck } from '../jobs/observability/ownership_check.js';
+import { targetOf } from './schedule_declaration.js';
 import { SchedulesController } from './schedules.controller.js';
 import { SchedulesExplorer } from './schedules.explorer.js';
 import { resolveSchedulesOptions, SCHEDULES_CONFIG, type SchedulesModuleOptions } from './schedules.options.js';
 import { SchedulesService } from './schedules.service.js';
-import { openSchedules, SCHEDULES_COLLECTIONS, type SchedulesCollections } from './schedules.store.js';
+import { enabledCodes, openSchedules, SCHEDULES_COLLECTIONS, type SchedulesCollections } from './schedules.store.js';
 import { SchedulesAdmin } from './schedules_admin.service.js';
 import { SchedulesTick } from './schedules_tick.js';
 import { SlotRunner } from './slot_runner.js';
@@ -33,6 +36,9 @@ const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN } = new ConfigurableModule
   .setClassMethodName('forRoot')
   .setExtras({}, (definition: DynamicModule): DynamicModule => ({ ...definition, global: true }))
   .build();
+
+/** Codes a health check looks at. */
+const MOST_CODES = 500;
 
 /** Connections that schedules of this process run on: a second module would declare and tick under the same names. */
 const taken = new WeakSet<Connection>();
@@ -54,7 +60,14 @@ export class SchedulesWorkers implements OnApplicationBootstrap, OnModuleDestroy
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(SchedulesService) private readonly schedules: SchedulesService,
     @Inject(SchedulesTick) private readonly tick: SchedulesTick,
-  ) {}
+    @Inject(SCHEDULES_COLLECTIONS) collections: SchedulesCollections,
+    @Inject(EngineLoops) loops: EngineLoops,
+    @Inject(OwnershipCheck) ownership: OwnershipCheck,
+  ) {
+    loops.add(tick.loop);
+    // An enabled schedule that no live pod declares makes no slots, and nobody would notice.
+    ownership.addSource(async () => (await enabledCodes(collections, MOST_CODES)).map(targetOf));
+  }
 
   /** Every `onModuleInit` is done: all declarations are known, and no row is written for half of them. */
   async onApplicationBootstrap(): Promise<void> {

@@ -55,6 +55,12 @@ export function allSchedules({ schedules }: SchedulesCollections): Promise<Sched
   return schedules.find().sort({ code: 1 }).toArray() as Promise<ScheduleDoc[]>;
 }
 
+/** Codes that somebody counts on, declared here or not; schedules are few, and no more than `limit` are read. */
+export async function enabledCodes({ schedules }: SchedulesCollections, limit: number): Promise<string[]> {
+  const rows = await schedules.find({ enabled: true }, { projection: { _id: 0, code: 1 }, limit }).toArray();
+  return rows.map(({ code }) => code);
+}
+
 export function findSchedule(
   { schedules }: SchedulesCollections,
   code: string,

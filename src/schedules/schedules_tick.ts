@@ -24,7 +24,7 @@ const ERROR_DELAY_MS = 1_000;
 
 @Injectable()
 export class SchedulesTick {
-  private readonly loop: RunLoop;
+  readonly loop: RunLoop;
   /** What was said about a schedule that cannot be read; it is due at every tick, and need not be said at each. */
   private readonly complaints = new Map<string, string>();
 
