@@ -83,6 +83,8 @@ export type JobsEvent =
   | { type: 'on_dead_failed'; row: RowRef; error: unknown }
   | { type: 'round_failed'; target: string; partition: number; error: unknown }
   | { type: 'loop_failed'; loop: string; error: unknown }
+  /** The database went away while this pod boots; it tries again, for that long at most. */
+  | { type: 'boot_waits'; error: unknown; left_ms: number }
   | { type: 'partitions_taken'; partitions: number[] }
   | { type: 'partitions_released'; partitions: number[] }
   | { type: 'partitions_lost'; partitions: number[] }

@@ -55,6 +55,11 @@ export function linesOf(event: JobsEvent): LogLine[] {
       return error('round failed', failed(event, 'target', 'partition'));
     case 'loop_failed':
       return error('loop failed and goes on', failed(event, 'loop'));
+    case 'boot_waits':
+      return warn('boot waits for the database', {
+        at_most_s: Math.ceil(event.left_ms / 1_000),
+        error: logText(event.error),
+      });
     case 'partitions_taken':
       return log('partitions taken', pick(event, 'partitions'));
     case 'partitions_released':

@@ -8,12 +8,12 @@ import { ConfigurableModuleBuilder } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { getConnectionToken } from '@nestjs/mongoose';
 import type { Connection } from 'mongoose';
-import { BootError } from '../common/errors.js';
 import { ADMIN_HTTP, type AdminHttpConfig } from '../common/http/admin.guard.js';
-import { CLOCK, DatabaseClock } from '../common/ports/clock.js';
+import { CLOCK } from '../common/ports/clock.js';
 import { ID_SOURCE, systemIds, type IdSource } from '../common/ports/ids.js';
 import { RANDOM, systemRandom } from '../common/ports/random.js';
 import { AdminAudit } from './admin_audit.service.js';
+import { leaveConnection, openClock, prepareDatabase } from './boot.js';
 import { JobsEvents } from './jobs.events.js';
 import { JobsLog } from './jobs.log.js';
 import { JOBS_CONFIG, resolveJobsOptions, type JobsConfig, type JobsModuleOptions } from './jobs.options.js';
@@ -41,8 +41,7 @@ import { EngineLoops } from './observability/engine_loops.js';
 import { JobsHealthIndicator } from './observability/health_indicator.js';
 import { OwnershipCheck } from './observability/ownership_check.js';
 import { SideEffectService } from './side_effect.service.js';
-import { agreeOnPartitions, ensureIndexes, seedPartitions } from './store/boot.store.js';
-import { JOBS_COLLECTIONS, openCollections, type JobsCollections } from './store/collections.js';
+import { JOBS_COLLECTIONS } from './store/collections.js';
 import { JobTargetsExplorer } from './targets/job_targets.explorer.js';
 import { JobTargetsRegistry } from './targets/job_targets.registry.js';
 
@@ -63,9 +62,6 @@ const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN } = new ConfigurableModule
   })
   .build();
 
-/** Connections that an engine of this process runs on: a second one would be a second owner under another name. */
-const engines = new WeakSet<Connection>();
-
 const PARTS: Provider[] = [
   {
     provide: JOBS_CONFIG,
@@ -80,16 +76,13 @@ const PARTS: Provider[] = [
   { provide: ID_SOURCE, useValue: systemIds },
   { provide: RANDOM, useValue: systemRandom },
   { provide: POD, useFactory: (ids: IdSource) => thisPod(ids), inject: [ID_SOURCE] },
-  { provide: JOBS_COLLECTIONS, useFactory: prepareDatabase, inject: [JOBS_CONNECTION, JOBS_CONFIG] },
+  // The log as well: it words what happens while the boot waits.
   {
-    provide: CLOCK,
-    useFactory: async ({ databaseTime }: JobsCollections) => {
-      const clock = new DatabaseClock(databaseTime);
-      await clock.sync();
-      return clock;
-    },
-    inject: [JOBS_COLLECTIONS],
+    provide: JOBS_COLLECTIONS,
+    useFactory: prepareDatabase,
+    inject: [JOBS_CONNECTION, JOBS_CONFIG, JobsEvents, JobsLog],
   },
+  { provide: CLOCK, useFactory: openClock, inject: [JOBS_COLLECTIONS, JOBS_CONFIG, JobsEvents] },
   JobsEvents,
   JobsLog,
   EngineLoops,
@@ -119,22 +112,6 @@ const PARTS: Provider[] = [
   RetentionWorker,
 ];
 
-/** Indexes first: an engine must not write a row that its unique index does not guard yet. */
-async function prepareDatabase(connection: Connection, config: JobsConfig): Promise<JobsCollections> {
-  if (engines.has(connection)) {
-    throw new BootError(
-      'two_engines',
-      'JobsModule.forRoot() was called twice for one Mongoose connection: import it once',
-    );
-  }
-  engines.add(connection);
-  const collections = await openCollections(connection);
-  await ensureIndexes(collections);
-  await agreeOnPartitions(collections, config.partitions);
-  await seedPartitions(collections, config.partitions);
-  return collections;
-}
-
 @Module({ imports: [DiscoveryModule, LossyModule], providers: PARTS, exports: [...PARTS, LossyModule] })
 export class JobsModule extends ConfigurableModuleClass implements OnApplicationShutdown {
   constructor(@Inject(JOBS_CONNECTION) private readonly connection: Connection) {
@@ -142,6 +119,6 @@ export class JobsModule extends ConfigurableModuleClass implements OnApplication
   }
 
   onApplicationShutdown(): void {
-    engines.delete(this.connection);
+    leaveConnection(this.connection);
   }
 }

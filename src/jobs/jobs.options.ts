@@ -22,6 +22,8 @@ export interface JobsConfig {
   readonly max_crashes: number;
   /** How long running handlers may go on after a shutdown began, in ms. */
   readonly shutdown_grace_ms: number;
+  /** How long a boot waits for a database that went away after Mongoose had connected, in ms. */
+  readonly boot_wait_ms: number;
   /** Runs kept in a row's `history`. */
   readonly history_size: number;
   readonly fast_lane: {
@@ -135,6 +137,7 @@ export const JOBS_DEFAULTS: JobsConfig = {
   max_payload_bytes: 1024 * 1024,
   max_crashes: 5,
   shutdown_grace_ms: 25_000,
+  boot_wait_ms: 2 * MINUTE,
   history_size: 10,
   fast_lane: {
     batch_size: 100,
@@ -173,6 +176,7 @@ const RULES: Rules = {
   max_payload_bytes: { int: [1024, 15 * 1024 * 1024] },
   max_crashes: { int: [1, 100] },
   shutdown_grace_ms: { int: [0, 3_600_000] },
+  boot_wait_ms: { int: [0, 3_600_000] },
   history_size: { int: [0, 100] },
   'fast_lane.batch_size': { int: [1, 1000] },
   'fast_lane.batch_bytes': { int: [1024, 16 * 1024 * 1024] },

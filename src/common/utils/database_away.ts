@@ -1,0 +1,48 @@
+/**
+ * Waits for a database that is away. Only for work that may be repeated: an attempt that failed may have been carried
+ * out. By shape, not by class: the host's driver may be another copy.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Clock } from '../ports/clock.js';
+
+const AWAY_NAMES = new Set([
+  'MongoNetworkError',
+  'MongoNetworkTimeoutError',
+  'MongoServerSelectionError',
+  'MongooseServerSelectionError',
+  'MongoPoolClearedError',
+  'PoolClearedOnNetworkError',
+]);
+
+/** Unreachable, shutting down, stepping down, not the primary (any more). */
+const AWAY_CODES = new Set([6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436]);
+
+/** The database could not be reached, or is between two primaries; what was asked of it is not at fault. */
+export function isDatabaseAway(error: unknown): boolean {
+  const { name, code } = (error ?? {}) as { name?: unknown; code?: unknown };
+  return AWAY_NAMES.has(name as string) || AWAY_CODES.has(code as number);
+}
+
+export interface Patience {
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** No attempt begins later than this, in ms. */
+  readonly forMs: number;
+  /** Between two attempts, in ms. */
+  readonly everyMs: number;
+  onAway(error: unknown, leftMs: number): void;
+}
+
+/** Runs `work` until the database is there. Throws what it threw when patience is over, and any other error at once. */
+export async function untilThere<T>(work: () => Promise<T>, { clock, forMs, everyMs, onAway }: Patience): Promise<T> {
+  const last = clock.monotonic() + forMs;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      const left = last - clock.monotonic() - everyMs;
+      if (!isDatabaseAway(error) || left < 0) throw error;
+      onAway(error, left);
+      await sleep(everyMs); // must keep the process alive: nothing else may do so at boot
+    }
+  }
+}
