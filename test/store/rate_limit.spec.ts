@@ -67,7 +67,7 @@ describe('rate limits', () => {
       let taken: readonly TakenSlots[] = [];
       for (let ask = 0; ask < 60; ask++) {
         clock.advance((ask * 7) % 40);
-        const now = new Date(clock.now().getTime() - ((ask * 3) % 8)); // clocks that are a little behind
+        const now = new Date(clock.now().getTime() - ((ask * 13) % 30)); // clocks that are behind
         const want = 1 + (ask % 4);
         const answer = await takeRateSlots(collections, { target: T, key: 'k', window, now, want });
         expect(answer).toEqual(takeSlots(taken, window, now, want));
@@ -86,6 +86,22 @@ describe('rate limits', () => {
         Array.from({ length: 60 }, (_, n) => takeRateSlots(n % 2 ? collections : other.collections, ask)),
       );
       expect(answers.reduce((sum, { granted }) => sum + granted, 0)).toBe(25);
+    });
+
+    it('a first insert that another pod was quicker with is asked again', async () => {
+      const clock = new FakeClock();
+      const { collections } = await owner(new Recorder(clock).target(1, 1), clock);
+      const { rateLimits } = collections;
+      const real = rateLimits.findOneAndUpdate.bind(rateLimits);
+      const collide = (times: number): void => {
+        rateLimits.findOneAndUpdate = ((...args: Parameters<typeof real>) =>
+          times-- > 0 ? Promise.reject(Object.assign(new Error('E11000'), { code: 11000 })) : real(...args)) as never;
+      };
+      const ask = { target: T, key: 'k', window: { limit: 1, window_ms: SECOND }, now: clock.now(), want: 1 };
+      collide(2);
+      expect(await takeRateSlots(collections, ask)).toMatchObject({ granted: 1 });
+      collide(100);
+      await expect(takeRateSlots(collections, ask)).rejects.toThrow('E11000');
     });
 
     it('keys and targets count apart, and idle documents are left to the TTL index', async () => {
@@ -165,6 +181,7 @@ describe('rate limits', () => {
       for (let step = 0; step < 10; step++) await pass(5 * SECOND, clock, pod);
       const starts = recorder.starts.map(({ at }) => at);
       expect(starts).toHaveLength(6);
+      expect(recorder.keys.slice(0, 3)).toEqual(['a', 'b', 'c']); // no slot was taken for a row that could not start yet
       for (const from of starts) {
         expect(starts.filter((at) => at >= from && at < from + window).length).toBeLessThanOrEqual(3);
       }
@@ -246,6 +263,27 @@ describe('rate limits', () => {
       expect(await pod.jobs.findOne({ version: 1 })).toMatchObject({ status: 'DEAD', attempts: 2 });
       expect(recorder.keys).toEqual(['b', 'a']); // DEAD holds nothing
       expect(pod.eventsOf('dead')).toHaveLength(1);
+    });
+
+    it('a rate key that broke after a run: a takeover does not mistake the row for sent', async () => {
+      const clock = new FakeClock();
+      const recorder = new Recorder(clock);
+      let broken = false;
+      const key = (): string => (broken ? '' : 'k');
+      const target = recorder.target(5, MINUTE, { rate_limit: { key, limit: 5, window_ms: SECOND } });
+      const pod = await owner(target, clock);
+      recorder.fail = () => new Error('no');
+      await enqueue(pod, 'a', 'tenant');
+      await pod.drain();
+      broken = true;
+      await pass(MINUTE, clock, pod);
+      expect(await pod.jobs.findOne({})).toMatchObject({ status: 'PENDING', attempts: 2 });
+      await pod.die();
+      clock.advance(31 * SECOND);
+      const heir = await owner(target, clock);
+      expect(heir.leases.readable()).toHaveLength(1);
+      await heir.drain();
+      expect(await heir.jobs.findOne({})).toMatchObject({ status: 'PENDING', attempts: 2, crashes: 0 });
     });
 
     it('a slot that grew stale starts nothing: the row waits for the next, at no charge', async () => {
@@ -372,6 +410,23 @@ describe('rate limits', () => {
       await pod.drain();
       expect(await pod.jobs.findOne({})).toMatchObject({ status: 'PENDING', attempts: 1, last_error: 'no tenant' });
       expect(recorder.starts).toEqual([]);
+    });
+
+    it('a slot that grew stale starts nothing: the row goes back at no charge', async () => {
+      const clock = new FakeClock();
+      const recorder = new Recorder(clock);
+      const pod = await owner(recorder.target(1, 10 * SECOND, long), clock);
+      await enqueue(pod, 'a', 'tenant');
+      let slow = true;
+      pod.connection.getClient().on('commandStarted', ({ commandName }) => {
+        if (slow && commandName === 'findAndModify') clock.advance(1_001);
+      });
+      await pod.drain();
+      slow = false;
+      expect(recorder.starts).toEqual([]);
+      expect(await pod.jobs.findOne({})).toMatchObject({ status: 'PENDING', attempts: 0, crashes: 0 });
+      await pass(20 * SECOND, clock, pod);
+      expect(recorder.keys).toEqual(['a']);
     });
 
     it('slots that cannot be asked for: the rows are given back unrun, none is left behind', async () => {

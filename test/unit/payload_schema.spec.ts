@@ -155,6 +155,16 @@ describe('a schema that cannot judge', () => {
 });
 
 describe('a schema and the value', () => {
+  it('that throws says so itself, and is asked once', () => {
+    let asked = 0;
+    const schema = z.string().refine(() => {
+      asked++;
+      throw new Error('broken');
+    });
+    expect(refusal(schema, 'x')?.message).toContain('broken');
+    expect(asked).toBe(1);
+  });
+
   it('that writes into what it checks does not change what is stored', () => {
     const payload = { a: 1 };
     const meddler: PayloadSchema = {
