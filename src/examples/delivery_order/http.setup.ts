@@ -3,7 +3,7 @@ import { ValidationPipe, VersioningType, type INestApplication } from '@nestjs/c
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 
 export function setUpHttp(app: INestApplication): void {
-  app.setGlobalPrefix('api');
+  app.setGlobalPrefix('api', { exclude: ['metrics', 'health'] });
   app.enableVersioning({ type: VersioningType.URI });
   app.useGlobalPipes(new ValidationPipe({ whitelist: true, forbidNonWhitelisted: true, transform: true }));
   const description = new DocumentBuilder().setTitle('Delivery orders').setVersion('1').build();
