@@ -10,14 +10,11 @@ import { AdminAudit } from '../admin_audit.service.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import type { JobStatus } from '../jobs.types.js';
 import { isTargetUsed, type BoundedCount } from '../store/admin.store.js';
-import { countByTarget, sampleTargets, type Counted, type CountedTarget } from '../store/admin_counts.store.js';
+import { countByTarget, type Counted, type CountedTarget } from '../store/admin_counts.store.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import type { TargetDoc } from '../store/jobs.schema.js';
 import { listTargets, pauseByAdmin, readTarget, resumeByAdmin } from '../store/target_pause.store.js';
 import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
-
-/** Of how many of the newest rows the names are read, to find targets this pod does not know. */
-const SAMPLE_ROWS = 1_000;
 
 export type StatusCounts = Record<JobStatus, BoundedCount>;
 
@@ -125,12 +122,13 @@ export class TargetStates {
   }
 
   private async count(more: readonly string[]): Promise<{ names: string[]; counted: Counted }> {
-    const sample = Math.min(SAMPLE_ROWS, this.most);
-    const used = await sampleTargets(this.collections, sample);
     const known = this.registry.all().map((target) => target.name);
-    const names = [...new Set([...known, ...more, ...used])].sort();
-    const targets: CountedTarget[] = names.map((name) => ({ name, lane: this.registry.get(name)?.lane }));
-    return { names, counted: await countByTarget(this.collections, targets, this.most) };
+    const asked = [...new Set([...known, ...more])].map((name): CountedTarget => {
+      return { name, lane: this.registry.get(name)?.lane };
+    });
+    const counted = await countByTarget(this.collections, asked, this.most);
+    const used = [...counted.targets.values()].flatMap((byName) => [...byName.keys()]);
+    return { names: [...new Set([...asked.map((target) => target.name), ...used])].sort(), counted };
   }
 
   private get most(): number {

@@ -34,7 +34,14 @@ export async function listJobs(
   return jobs
     .find(
       { ...equalTo(filter), ...(page.before && { _id: { $lt: page.before } }) },
-      { projection: LISTED, sort: { _id: -1 }, skip: page.skip, limit: page.limit, singleBatch: true },
+      {
+        projection: LISTED,
+        sort: { _id: -1 },
+        skip: page.skip,
+        limit: page.limit,
+        singleBatch: true,
+        ...newestFirst(filter),
+      },
     )
     .toArray() as Promise<ListedJob[]>;
 }
@@ -46,18 +53,22 @@ export async function countJobs({ jobs }: JobsCollections, filter: JobFilter, mo
   const others: JobFilter = status === 'DEAD' ? rest : { target, ...rest };
   const conditions = given(others).map(([name, value]) => ({ $eq: [`$${name}`, { $literal: value }] }));
   const [found] = await jobs
-    .aggregate<{ looked_at: number; count: number }>([
-      { $match: equalTo(byIndex) },
-      { $sort: { _id: -1 } },
-      { $limit: most + 1 },
-      {
-        $group: {
-          _id: null,
-          looked_at: { $sum: 1 },
-          count: conditions.length === 0 ? { $sum: 1 } : { $sum: { $cond: [{ $and: conditions }, 1, 0] } },
+    .aggregate<{ looked_at: number; count: number }>(
+      [
+        { $match: equalTo(byIndex) },
+        // Without a condition any rows will do; with one, the newest are looked at.
+        ...(status === undefined && conditions.length === 0 ? [] : [{ $sort: { _id: -1 } }]),
+        { $limit: most + 1 },
+        {
+          $group: {
+            _id: null,
+            looked_at: { $sum: 1 },
+            count: conditions.length === 0 ? { $sum: 1 } : { $sum: { $cond: [{ $and: conditions }, 1, 0] } },
+          },
         },
-      },
-    ])
+      ],
+      newestFirst(filter),
+    )
     .toArray();
   if (!found) return { count: 0, at_least: false };
   return { count: Math.min(found.count, most), at_least: found.looked_at > most };
@@ -79,6 +90,12 @@ export async function isTargetUsed({ jobs }: JobsCollections, target: string): P
     if (await jobs.findOne(filter, { projection: { _id: 1 } })) return true;
   }
   return false;
+}
+
+/** The index whose order is the list's: a planner must not read a whole backlog to sort it. */
+function newestFirst({ status, target }: JobFilter): { hint?: string } {
+  if (status === undefined) return {};
+  return { hint: status === 'DEAD' && target !== undefined ? 'dead' : 'admin' };
 }
 
 function equalTo(filter: JobFilter): mongo.Filter<JobDoc> {

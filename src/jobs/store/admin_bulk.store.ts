@@ -29,7 +29,9 @@ export async function readSlice(
   { after, limit }: { after?: Types.ObjectId | undefined; limit: number },
 ): Promise<SliceRow[]> {
   const conditions = after ? { $and: [deadRows(filter), { _id: { $gt: after } }] } : deadRows(filter);
-  return jobs.find(conditions, { projection: SLICE, sort: { _id: 1 }, limit, singleBatch: true }).toArray();
+  // The index whose order is the slice's: a planner must not read a whole backlog to sort it.
+  const hint = filter.ids ? {} : { hint: filter.target === undefined ? 'admin' : 'dead' };
+  return jobs.find(conditions, { projection: SLICE, sort: { _id: 1 }, limit, singleBatch: true, ...hint }).toArray();
 }
 
 /** Rows that match, up to `most`. */

@@ -1,6 +1,10 @@
 /**
- * How many rows there are, for people. Every count follows an index and stops at its limit, so a million DEAD or paused
- * rows cost as much as `most` of them; all counts of a page are one command.
+ * How many rows there are, for people. Every count follows an index, named by a hint and sorted as it is (left to choose,
+ * a planner may read a whole backlog first), and stops at its limit: a million DEAD or paused rows cost as much as `most`
+ * of them.
+ *
+ * First the newest rows of each status are looked at, with one command each. Where those were all, every target is
+ * counted with them; only where a backlog was cut, PENDING and DEAD are counted target by target.
  */
 import type { JobLane, JobStatus } from '../jobs.types.js';
 import type { BoundedCount } from './admin.store.js';
@@ -16,124 +20,132 @@ export interface CountedTarget {
 
 export interface Counted {
   readonly statuses: ReadonlyMap<JobStatus, BoundedCount>;
-  /** By status, then by target. */
+  /** By status, then by target; also of targets nobody asked for, as far as the newest rows name them. */
   readonly targets: ReadonlyMap<JobStatus, ReadonlyMap<string, BoundedCount>>;
 }
 
 interface CountRow {
   status: JobStatus;
-  /** Missing: all targets of the status. */
-  target?: string;
+  target: string;
   count: number;
 }
 
 const STATUSES: readonly JobStatus[] = ['PENDING', 'RUNNING', 'DEAD', 'DONE'];
-/** One command must not grow with the number of targets without end. */
-const BRANCHES_PER_COMMAND = 60;
+/** Counts under way at once: the lanes need connections too. */
+const SIDE_BY_SIDE = 4;
 
-/** Names of targets that this many of the newest waiting and DEAD rows have. */
-export async function sampleTargets({ jobs }: JobsCollections, sample: number): Promise<string[]> {
-  const newest = (status: JobStatus): Stage[] => [
-    { $match: { status } },
-    { $sort: { _id: -1 } },
-    { $limit: sample },
-    { $group: { _id: '$target' } },
-  ];
-  const rows = await jobs
-    .aggregate<{ _id: string }>([...newest('PENDING'), { $unionWith: { coll: 'jobs', pipeline: newest('DEAD') } }])
-    .toArray();
-  return [...new Set(rows.map((row) => row._id))].sort();
+/** One count: a pipeline, and the index in whose order it looks at rows. */
+interface Count {
+  readonly pipeline: Stage[];
+  readonly hint: string;
 }
 
-/** Counts per status, and per status and target. RUNNING and DONE rows are counted among the newest `most` of all targets. */
+/** Counts per status, and per status and target. */
 export async function countByTarget(
   collections: JobsCollections,
-  targets: readonly CountedTarget[],
+  asked: readonly CountedTarget[],
   most: number,
 ): Promise<Counted> {
-  const branches = [
-    ...STATUSES.map((status) => ofStatus(status, most)),
-    ...(['RUNNING', 'DONE'] as const).map((status) => newestByTarget(status, most)),
-    ...targets.flatMap((target) => [...waitingOf(target, most), deadOf(target, most)]),
-  ];
-  const rows: CountRow[] = [];
-  for (let start = 0; start < branches.length; start += BRANCHES_PER_COMMAND) {
-    rows.push(...(await runBranches(collections, branches.slice(start, start + BRANCHES_PER_COMMAND))));
+  const newest = await runAll(
+    collections,
+    STATUSES.map((status) => newestByTarget(status, most)),
+  );
+  const statuses = new Map<JobStatus, BoundedCount>();
+  for (const status of STATUSES) {
+    const sum = newest.reduce((count, row) => count + (row.status === status ? row.count : 0), 0);
+    statuses.set(status, bounded(sum, most));
   }
-  return collect(rows, most);
+  const isCut = ({ status }: CountRow): boolean => statuses.get(status)!.at_least;
+  const targets = allTargets(asked, newest);
+  const exact = await runAll(collections, [
+    ...(statuses.get('PENDING')!.at_least ? targets.flatMap((target) => waitingOf(target, most)) : []),
+    ...(statuses.get('DEAD')!.at_least ? targets.map((target) => deadOf(target, most)) : []),
+  ]);
+  const oneByOne = (row: CountRow): boolean => row.status === 'PENDING' || row.status === 'DEAD';
+  const kept = newest.filter((row) => !(oneByOne(row) && isCut(row)));
+  return { statuses, targets: byTarget([...kept, ...exact], most, (row) => !oneByOne(row) && isCut(row)) };
 }
 
-async function runBranches({ jobs }: JobsCollections, branches: readonly Stage[][]): Promise<CountRow[]> {
-  const [first, ...others] = branches;
-  const unions = others.map((pipeline) => ({ $unionWith: { coll: 'jobs', pipeline } }));
-  return jobs.aggregate<CountRow>([...first!, ...unions]).toArray();
+async function runAll({ jobs }: JobsCollections, counts: readonly Count[]): Promise<CountRow[]> {
+  const rows: CountRow[] = [];
+  for (let start = 0; start < counts.length; start += SIDE_BY_SIDE) {
+    const group = counts.slice(start, start + SIDE_BY_SIDE);
+    const found = await Promise.all(
+      group.map(({ pipeline, hint }) => jobs.aggregate<CountRow>(pipeline, { hint }).toArray()),
+    );
+    rows.push(...found.flat());
+  }
+  return rows;
 }
 
-function ofStatus(status: JobStatus, most: number): Stage[] {
-  return counted({ status }, { _id: -1 }, most, { status });
+function newestByTarget(status: JobStatus, most: number): Count {
+  const pipeline = [
+    { $match: { status } },
+    { $sort: { _id: -1 } },
+    { $limit: most + 1 },
+    { $group: { _id: '$target', count: { $sum: 1 } } },
+    { $project: { _id: 0, count: 1, target: '$_id', status: { $literal: status } } },
+  ];
+  return { pipeline, hint: 'admin' };
 }
 
-/** Sorted as the index is: a planner that sorts anew would read everything first. */
-function waitingOf({ name: target, lane }: CountedTarget, most: number): Stage[][] {
+function waitingOf({ name: target, lane }: CountedTarget, most: number): Count[] {
   const fast = counted(
     { status: 'PENDING', lane: 'fast', target: { $eq: target } },
     { partition: 1, order_key: 1, version: 1, _id: 1 },
-    most,
-    { status: 'PENDING', target },
+    { status: 'PENDING', target, most },
   );
   const long = counted(
     { status: 'PENDING', lane: 'long', target: { $eq: target } },
     { priority: -1, next_run_at: 1, _id: 1 },
-    most,
-    { status: 'PENDING', target },
+    { status: 'PENDING', target, most },
   );
-  if (lane === undefined) return [fast, long];
-  return [lane === 'fast' ? fast : long];
+  return [
+    ...(lane === 'long' ? [] : [{ pipeline: fast, hint: 'in_order' }]),
+    ...(lane === 'fast' ? [] : [{ pipeline: long, hint: 'due_long' }]),
+  ];
 }
 
-function deadOf({ name: target }: CountedTarget, most: number): Stage[] {
-  return counted({ status: 'DEAD', target: { $eq: target } }, { _id: -1 }, most, { status: 'DEAD', target });
+function deadOf({ name: target }: CountedTarget, most: number): Count {
+  const match = { status: 'DEAD', target: { $eq: target } };
+  return { pipeline: counted(match, { _id: -1 }, { status: 'DEAD', target, most }), hint: 'dead' };
 }
 
-function counted(match: Stage, sort: Stage, most: number, label: { status: JobStatus; target?: string }): Stage[] {
-  const literal = Object.fromEntries(Object.entries(label).map(([name, value]) => [name, { $literal: value }]));
+function counted(
+  match: Stage,
+  sort: Stage,
+  { status, target, most }: { status: JobStatus; target: string; most: number },
+): Stage[] {
   return [
     { $match: match },
     { $sort: sort },
     { $limit: most + 1 },
     { $group: { _id: null, count: { $sum: 1 } } },
-    { $project: { _id: 0, count: 1, ...literal } },
+    { $project: { _id: 0, count: 1, status: { $literal: status }, target: { $literal: target } } },
   ];
 }
 
-function newestByTarget(status: JobStatus, most: number): Stage[] {
-  return [
-    { $match: { status } },
-    { $sort: { _id: -1 } },
-    { $limit: most },
-    { $group: { _id: '$target', count: { $sum: 1 } } },
-    { $project: { _id: 0, count: 1, target: '$_id', status: { $literal: status } } },
-  ];
+function allTargets(asked: readonly CountedTarget[], found: readonly CountRow[]): CountedTarget[] {
+  const known = new Set(asked.map((target) => target.name));
+  const others = new Set(found.map((row) => row.target).filter((name) => !known.has(name)));
+  return [...asked, ...[...others].map((name) => ({ name }))];
 }
 
-function collect(rows: readonly CountRow[], most: number): Counted {
-  const bounded = (count: number): BoundedCount => ({ count: Math.min(count, most), at_least: count > most });
-  const statuses = new Map(STATUSES.map((status) => [status, bounded(0)]));
-  const sums = new Map<JobStatus, Map<string, number>>(STATUSES.map((status) => [status, new Map<string, number>()]));
-  for (const { status, target, count } of rows) {
-    if (target === undefined) statuses.set(status, bounded(count));
-    else sums.get(status)!.set(target, (sums.get(status)!.get(target) ?? 0) + count);
+function byTarget(
+  rows: readonly CountRow[],
+  most: number,
+  isCut: (row: CountRow) => boolean,
+): Map<JobStatus, Map<string, BoundedCount>> {
+  const counts = new Map(STATUSES.map((status) => [status, new Map<string, BoundedCount>()]));
+  for (const row of rows) {
+    const ofStatus = counts.get(row.status)!;
+    const before = ofStatus.get(row.target); // a target with rows in both lanes has two
+    const count = bounded((before?.count ?? 0) + row.count, most);
+    ofStatus.set(row.target, { ...count, at_least: count.at_least || (before?.at_least ?? false) || isCut(row) });
   }
-  // Of these only the newest rows were looked at: where there are more, each target may have more.
-  const cut = (status: JobStatus): boolean =>
-    (status === 'RUNNING' || status === 'DONE') && statuses.get(status)!.at_least;
-  const targets = new Map(
-    [...sums].map(([status, byTarget]) => [
-      status,
-      new Map(
-        [...byTarget].map(([target, count]) => [target, { ...bounded(count), ...(cut(status) && { at_least: true }) }]),
-      ),
-    ]),
-  );
-  return { statuses, targets };
+  return counts;
+}
+
+function bounded(count: number, most: number): BoundedCount {
+  return { count: Math.min(count, most), at_least: count > most };
 }
