@@ -5,6 +5,7 @@ import { requestContext } from '../../src/common/request_context.js';
 import { inTransaction } from '../../src/common/utils/transaction.js';
 import type { JobsModuleOptions } from '../../src/jobs/jobs.options.js';
 import type { Job, JobContext } from '../../src/jobs/jobs.types.js';
+import { LossyProcessor } from '../../src/jobs/lossy/lossy.processor.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
 import { realClock } from '../support/real_clock.js';
@@ -257,12 +258,21 @@ describe('lossy targets', () => {
       begun++;
       await gate;
     };
-    const a = await pod({ workers: 'on', lossy: { concurrency: 1 } }, [target(handler)]);
+    const a = await pod({ workers: 'on', lossy: { concurrency: 2 } }, [target(handler)]);
     await a.sideEffect.enqueue(T, 1);
-    await waitFor('it runs', () => begun === 1);
+    const takes = async (): Promise<boolean> => /cmd=brpoplpush/.test(String(await redis.client('LIST')));
+    await waitFor('it runs, and the other place waits for work', async () => begun === 1 && (await takes()));
+    let stopped = false;
+    const stop = a.module
+      .get(LossyProcessor)
+      .stop(60_000)
+      .finally(() => (stopped = true));
+    await waitFor('nothing is taken any more', async () => !(await takes()), 300);
+    expect(stopped).toBe(false);
     const closed = a.close();
     await a.sideEffect.enqueue(T, 2);
     release();
+    expect(await stop).toBe(true);
     await closed;
     expect(a.eventsOf('run_ended').map((event) => event.result)).toEqual(['success']);
     expect(begun).toBe(1);
@@ -271,5 +281,22 @@ describe('lossy targets', () => {
     const before = a.eventsOf('lossy_dropped').length;
     await a.sideEffect.enqueue(T, 3).catch(() => undefined);
     expect(a.eventsOf('lossy_dropped').slice(before)).toMatchObject([{ reason: 'stopped' }]);
+  });
+
+  it('a handler that outlives the grace is told to give up, and the shutdown goes on', async () => {
+    let told: unknown;
+    let begun = false;
+    const handler: JobTargetOptions['handler'] = (_job, { signal }) => {
+      begun = true;
+      signal.addEventListener('abort', () => void (told = signal.reason));
+      return new Promise(() => undefined);
+    };
+    const a = await pod({ workers: 'on', shutdown_grace_ms: 50 }, [target(handler)]);
+    await a.sideEffect.enqueue(T, 1);
+    await waitFor('it runs', () => begun);
+    const started = performance.now();
+    await a.close();
+    expect(performance.now() - started).toBeLessThan(4_000);
+    expect(told).toMatchObject({ why: 'shutdown' });
   });
 });

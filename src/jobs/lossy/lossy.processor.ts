@@ -7,10 +7,13 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { Job as BullJob, Queue } from 'bull';
 import { errorText, SidelaneError } from '../../common/errors.js';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { within } from '../../common/utils/within.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobRunner } from '../lanes/job_runner.js';
 import { rowRef } from '../lanes/row_ref.js';
+import { RunCalledOff } from '../lanes/running_row.js';
+import { GIVE_UP_MS } from '../lanes/shutdown.js';
 import type { RunResult } from '../policy/outcome.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
@@ -20,7 +23,7 @@ import { LossyDrops } from './lossy_drops.js';
 
 @Injectable()
 export class LossyProcessor {
-  private readonly running = new Set<Promise<void>>();
+  private readonly running = new Map<Promise<void>, AbortController>();
   private stopping = false;
   private started = false;
 
@@ -40,23 +43,16 @@ export class LossyProcessor {
     if (this.targets.hasLossy()) this.connections.whenUp(() => this.take());
   }
 
-  /** Takes nothing more and waits, up to `graceMs`, for what runs. True when all ended. */
+  /** Takes nothing more and waits, up to `graceMs`, for what runs; then tells it to give up. True when all ended. */
   async stop(graceMs: number): Promise<boolean> {
     this.stopping = true;
     if (!this.started) return true;
     // Not awaited: it ends Bull's loops at once, and then waits for a connection that may be away.
     void this.queue.close(true).catch(() => undefined);
     this.connections.stopTaking();
-    let cancel = (): void => undefined;
-    const grace = new Promise<boolean>((resolve) => {
-      const timer = this.clock.after(graceMs, () => resolve(false));
-      cancel = () => timer.cancel();
-    });
-    try {
-      return await Promise.race([Promise.all(this.running).then(() => true), grace]);
-    } finally {
-      cancel();
-    }
+    if (await within(this.clock, graceMs, Promise.all(this.running.keys()))) return true;
+    for (const abort of this.running.values()) abort.abort(new RunCalledOff('shutdown', 'the pod stops'));
+    return within(this.clock, GIVE_UP_MS, Promise.all(this.running.keys()));
   }
 
   private take(): void {
@@ -76,14 +72,15 @@ export class LossyProcessor {
   }
 
   private track(job: BullJob<unknown>): Promise<void> {
-    const run = this.process(job);
+    const abort = new AbortController();
+    const run = this.process(job, abort);
     const settled = run.catch(() => undefined).then(() => void this.running.delete(settled));
-    this.running.add(settled);
+    this.running.set(settled, abort);
     return run;
   }
 
   /** Rejects when the job failed, so that Bull's own counters tell the truth; the job is removed either way. */
-  private async process(job: BullJob<unknown>): Promise<void> {
+  private async process(job: BullJob<unknown>, abort: AbortController): Promise<void> {
     const name = targetOf(job.data);
     const target = name === undefined ? undefined : this.targets.get(name);
     if (!target?.lossy) return this.drop(name ?? 'unknown', name === undefined ? 'malformed' : 'unknown_target');
@@ -91,7 +88,7 @@ export class LossyProcessor {
     if (!row) return this.drop(target.name, 'malformed');
     const begun = this.clock.monotonic();
     const result = await this.runner.runLong(withoutCompletion(target), row, {
-      abort: new AbortController(),
+      abort,
       progress: () => undefined,
     });
     const ms = this.clock.monotonic() - begun;

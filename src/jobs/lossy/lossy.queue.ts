@@ -11,6 +11,7 @@ import type { Queue } from 'bull';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { errorText } from '../../common/errors.js';
 import type { RedisLink } from '../../common/redis/redis_link.js';
+import { within } from '../../common/utils/within.js';
 import type { LossyDropReason } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobTargetsRegistry } from '../targets/job_targets.registry.js';
@@ -38,8 +39,6 @@ export class LossyQueue implements OnApplicationBootstrap, OnApplicationShutdown
     @Inject(LossyConnections) private readonly connections: LossyConnections,
     @Inject(LossyDrops) private readonly drops: LossyDrops,
   ) {
-    // Bull's own end can wait for a Redis that is away; ours cannot.
-    Object.assign(queue, { onApplicationShutdown: undefined });
     queue.on('error', () => undefined); // told by the connection's state and by each job's own end
   }
 
@@ -54,7 +53,7 @@ export class LossyQueue implements OnApplicationBootstrap, OnApplicationShutdown
     if (admitted.length === 0) return;
     const undecided = new Set(admitted);
     const sends = admitted.map((job) => this.send(job, undecided));
-    const answered = await this.within(Promise.all(sends));
+    const answered = await this.inTime(Promise.all(sends));
     if (answered) return;
     this.silent = true;
     for (const job of undecided) this.drops.add(job.data.target, 'timeout');
@@ -64,7 +63,7 @@ export class LossyQueue implements OnApplicationBootstrap, OnApplicationShutdown
   /** Requests, and their enqueues, may come until the HTTP server has closed: this phase is after it. */
   async onApplicationShutdown(): Promise<void> {
     this.stopped = true;
-    await this.connections.close((answer) => this.within(answer));
+    await this.connections.close((answer) => this.inTime(answer));
   }
 
   private link(): RedisLink {
@@ -114,18 +113,8 @@ export class LossyQueue implements OnApplicationBootstrap, OnApplicationShutdown
     }
   }
 
-  /** False when the deadline came first. */
-  private async within(work: Promise<unknown>): Promise<boolean> {
-    let cancel = (): void => undefined;
-    const passed = new Promise<boolean>((resolve) => {
-      const timer = this.clock.after(this.config.lossy.handover_timeout_ms, () => resolve(false));
-      cancel = () => timer.cancel();
-    });
-    try {
-      return await Promise.race([work.then(() => true), passed]);
-    } finally {
-      cancel();
-    }
+  private inTime(work: Promise<unknown>): Promise<boolean> {
+    return within(this.clock, this.config.lossy.handover_timeout_ms, work);
   }
 }
 

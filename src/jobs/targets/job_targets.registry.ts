@@ -104,6 +104,7 @@ const NOT_FOR_LOSSY = [
   'keep_done_ms',
   'keep_dead_ms',
   'on_dead',
+  'rate_limit',
 ] as const;
 
 @Injectable()
