@@ -1,5 +1,6 @@
 /** The admin API on a real HTTP server, with a real guard, beside a pod whose lanes the test moves by hand. */
 import { VersioningType, type CanActivate, type ExecutionContext, type INestApplication } from '@nestjs/common';
+import type { ModuleMetadata } from '@nestjs/common';
 import { MongooseModule } from '@nestjs/mongoose';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import { Test } from '@nestjs/testing';
@@ -28,6 +29,9 @@ export interface AdminAppOptions {
   targets?: JobTargetOptions[];
   /** Default: `HeaderRoleGuard`. */
   guards?: NonNullable<JobsModuleOptions['admin']>['guards'];
+  /** What the host has beside the engine. */
+  imports?: ModuleMetadata['imports'];
+  providers?: ModuleMetadata['providers'];
   logger?: { log(): void; warn(text: string): void; error(text: string): void };
   setUp?(app: NestExpressApplication): void;
 }
@@ -44,11 +48,14 @@ export class AdminApp {
   static async start(database: TestDatabase, options: AdminAppOptions = {}): Promise<AdminApp> {
     const clock = new FakeClock();
     const { jobs = {}, targets = [], guards = [HeaderRoleGuard], logger = SILENT } = options;
+    const { imports = [], providers = [] } = options;
     const module = await Test.createTestingModule({
+      providers,
       imports: [
         MongooseModule.forRoot(database.uri, { dbName: database.name, monitorCommands: true, maxPoolSize: 30 }),
         JobsModule.forRoot({ workers: 'manual', partitions: 4, ...jobs, admin: { ...jobs.admin, guards } }),
         JobsAdminModule,
+        ...imports,
         JobsWorkersModule,
       ],
     })
