@@ -5,6 +5,7 @@ export { requestContext, type ContextStore, type RequestContext } from './common
 export { inTransaction, afterCommit, Tx, type ForeignTx } from './common/utils/transaction.js';
 export { JobsModule } from './jobs/jobs.module.js';
 export { JobsWorkersModule } from './jobs/jobs_workers.module.js';
+export { endOnSignals } from './jobs/end_on_signals.js';
 export { JobsAdminModule } from './jobs/admin/jobs_admin.module.js';
 export { JOBS_DEFAULTS, type JobsConfig, type JobsModuleOptions, type WorkersMode } from './jobs/jobs.options.js';
 export { JobsEvents, type JobsEvent, type JobsListener } from './jobs/jobs.events.js';

@@ -8,11 +8,11 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { AppModule } from './app.module.js';
 import { setUpHttp } from './examples/delivery_order/http.setup.js';
+import { endOnSignals } from './index.js';
 
 const app = await NestFactory.create(AppModule);
 setUpHttp(app);
-// Without `useProcessExit` the signal is raised again at the end, and a clean stop looks like a kill.
-app.enableShutdownHooks(['SIGTERM', 'SIGINT'], { useProcessExit: true });
+endOnSignals(app);
 await app.listen(Number(process.env['PORT'] ?? 3000), process.env['HOST'] ?? '127.0.0.1');
 const server = app.getHttpServer() as Server;
 process.stdout.write(`listening ${(server.address() as AddressInfo).port}\n`);

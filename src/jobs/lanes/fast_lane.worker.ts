@@ -36,6 +36,7 @@ export class FastLaneWorker {
   private readonly unsubscribe: () => void;
   private emptyChecks = 0;
   private stopping = false;
+  private givenUp = false;
   /** Loops run cells in the background; `runOnce` alone runs each hot cell one round. */
   private background = false;
 
@@ -80,6 +81,7 @@ export class FastLaneWorker {
     if (await within(this.clock, graceMs, drained)) return true;
     this.rounds.callOff('the pod stops');
     await within(this.clock, GIVE_UP_MS, drained);
+    this.givenUp = true;
     return false;
   }
 
@@ -113,7 +115,10 @@ export class FastLaneWorker {
   private async drain(): Promise<void> {
     await this.loop.stop();
     while (this.active.size > 0) await Promise.all(this.active);
-    await this.writeKeptOutcomes();
+    // A database that comes back within the grace must still hear what became of the rows.
+    for (let left = await this.writeKeptOutcomes(); left > 0 && !this.givenUp; left = await this.writeKeptOutcomes()) {
+      await new Promise<void>((resolve) => void this.clock.after(this.config.fast_lane.error_poll_ms, resolve));
+    }
   }
 
   private async check(): Promise<number> {
@@ -241,13 +246,16 @@ export class FastLaneWorker {
     }
   }
 
-  /** The last chance before the connections close. What still cannot be written is judged by the next owner. */
-  private async writeKeptOutcomes(): Promise<void> {
+  /** What cannot be written until the connections close is judged by the next owner. Answers how many are left. */
+  private async writeKeptOutcomes(): Promise<number> {
     const kept = [...this.cells.values()].flatMap((cells) => [...cells.values()].filter((cell) => cell.kept));
-    for (const cell of [...kept, ...this.orphans]) {
+    let left = 0;
+    for (const cell of new Set([...kept, ...this.orphans])) {
       await this.rounds.writeOrphan(cell).catch((error: unknown) => {
+        left++;
         this.events.emit({ type: 'round_failed', ...cell.id, error });
       });
     }
+    return left;
   }
 }

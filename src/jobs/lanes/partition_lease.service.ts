@@ -29,6 +29,8 @@ const MAX_TOLD_TARGETS = 500;
 @Injectable()
 export class PartitionLeaseService {
   private readonly held = new Map<number, OwnedPartition>();
+  /** Given up by this pod, but the database has not answered yet: never taken up again, tried until it answers. */
+  private readonly unreleased = new Set<OwnedPartition>();
   private startedAt: Date | undefined;
   /** True once this pod gives everything back: it must not take more. */
   private leaving = false;
@@ -96,10 +98,16 @@ export class PartitionLeaseService {
     for (const owned of ready) {
       owned.lost = true; // first: nothing of it may start while the release is under way
       this.held.delete(owned.partition);
+      this.unreleased.add(owned);
     }
-    const answers = await Promise.all(ready.map((owned) => store.releasePartition(this.collections, owned.term)));
-    const released = ready.flatMap(({ partition }, index) => (answers[index] ? [partition] : []));
+    const released: number[] = [];
+    const release = async (owned: OwnedPartition): Promise<void> => {
+      if (await store.releasePartition(this.collections, owned.term)) released.push(owned.partition);
+      this.unreleased.delete(owned);
+    };
+    const answers = await Promise.allSettled([...this.unreleased].map(release));
     if (released.length > 0) this.events.emit({ type: 'partitions_released', partitions: released });
+    for (const answer of answers) if (answer.status === 'rejected') throw answer.reason;
   }
 
   /**
@@ -163,7 +171,9 @@ export class PartitionLeaseService {
   }
 
   private adopt(rows: PartitionDoc[], deadline: number): void {
+    const givenUp = new Set([...this.unreleased].map(({ term }) => `${term.partition} ${term.lease_token}`));
     for (const { partition, lease_token, inflight, rev } of rows) {
+      if (givenUp.has(`${partition} ${lease_token}`)) continue;
       const term = { partition, owner: this.pod.id, lease_token: lease_token! };
       this.held.set(partition, new OwnedPartition(term, deadline, inflight, rev ?? 0));
     }

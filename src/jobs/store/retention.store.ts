@@ -18,9 +18,9 @@ function expired(now: Date): mongo.Filter<JobDoc> {
 
 /** Ids of expired rows, those first whose time ended first; at most `limit`. */
 export async function findExpired({ jobs }: JobsCollections, now: Date, limit: number): Promise<Types.ObjectId[]> {
-  const rows = await jobs
-    .find(expired(now), { projection: { _id: 1 }, sort: { expire_at: 1 }, limit, singleBatch: true, hint: 'expiry' })
-    .toArray();
+  const options = { projection: { _id: 1 }, sort: { expire_at: 1 }, hint: 'expiry' } as const;
+  // `batchSize`: a first batch would otherwise end after 101 rows, and a second one be asked for.
+  const rows = await jobs.find(expired(now), { ...options, limit, batchSize: limit, singleBatch: true }).toArray();
   return rows.map((row) => row._id);
 }
 
