@@ -56,7 +56,10 @@ export class LongRun {
   private prepare({ row, target, calledOff }: RunningRow, result: RunResult, ms: number): PreparedOutcome {
     const scope = { target: target.name };
     const succeeded = result.kind === 'success' || result.kind === 'completed';
-    if (calledOff === 'cancelled' && !succeeded) return this.outcome.prepareRemoval(scope, row);
+    if (calledOff === 'cancelled' && !succeeded) {
+      const started = result.kind !== 'not_started' && result.kind !== 'rate_limited';
+      return this.outcome.prepareRemoval(scope, row, started ? ms : undefined);
+    }
     return this.outcome.prepare(scope, target, new Map([[row, result]]), { ms });
   }
 

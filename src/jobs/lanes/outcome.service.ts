@@ -90,10 +90,12 @@ export class JobOutcome {
     return prepared;
   }
 
-  /** The end of a run that an admin cancelled: the row is removed, whatever its handler made of it. */
-  prepareRemoval(scope: OutcomeScope, row: JobDoc): PreparedOutcome {
-    const event: JobsEvent = { type: 'cancelled', row: rowRef(row, row.attempts) };
-    return { ...emptyOutcome(scope), completed: [row], events: [event] };
+  /** The end of a run that an admin cancelled: the row is removed, whatever its handler made of it. `ms`: if it started. */
+  prepareRemoval(scope: OutcomeScope, row: JobDoc, ms?: number): PreparedOutcome {
+    const ref = rowRef(row, row.attempts);
+    const events: JobsEvent[] = [{ type: 'cancelled', row: ref }];
+    if (ms !== undefined) events.unshift({ type: 'run_ended', row: ref, result: 'cancelled', ms });
+    return { ...emptyOutcome(scope), completed: [row], events };
   }
 
   /** One delete for what succeeded, one bulk write for the rest. Throws when the database does; call it again then. */

@@ -25,8 +25,7 @@ const OUTCOMES = new Set([
   'unreachable',
   'unknown',
   'timed_out',
-  'rate_limited',
-  'not_started',
+  'cancelled',
   'dropped',
 ]);
 
