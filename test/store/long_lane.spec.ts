@@ -31,6 +31,10 @@ class Gate {
     for (const each of this.waiting.splice(0)) each.resolve();
   }
 
+  failFirst(error: unknown): void {
+    this.waiting.shift()?.reject(error);
+  }
+
   fail(error: unknown): void {
     for (const each of this.waiting.splice(0)) each.reject(error);
   }
@@ -260,6 +264,38 @@ describe('long lane', () => {
       clock.advance(30_000);
       await pod.drain();
       expect(await pod.jobs.countDocuments()).toBe(0);
+    });
+
+    it('the rows of a target that came back start in a ramp, not all at once', async () => {
+      const clock = new FakeClock();
+      const recorder = new Recorder();
+      recorder.fail = () => new TargetUnreachable('down');
+      const pod = await db.pod({}, [recorder.target()], clock);
+      await pod.sideEffect.enqueueMany(many(20));
+      await pod.longLane.runOnce();
+      recorder.fail = () => undefined;
+      clock.advance(30_000);
+      const rounds: number[] = [];
+      for (let round = 0; round < 3; round++) rounds.push(await pod.longLane.runOnce());
+      expect(rounds[0]).toBe(1); // the probe
+      expect(rounds[1]).toBeLessThan(5);
+      expect(rounds[2]).toBeGreaterThan(rounds[1]!);
+      await pod.drain();
+      expect(await pod.jobs.countDocuments()).toBe(0);
+    });
+
+    it('the success of a run from before the pause does not end it', async () => {
+      const clock = new FakeClock();
+      const gate = new Gate();
+      const pod = await db.pod({}, [gate.target()], clock);
+      await pod.sideEffect.enqueueMany(many(2));
+      await pod.longLane.startOnce();
+      await gate.started(2);
+      gate.failFirst(new TargetUnreachable('down'));
+      while (pod.eventsOf('target_paused').length === 0) await turn();
+      gate.open();
+      await pod.longLane.idle();
+      expect(pod.eventsOf('target_resumed')).toHaveLength(0);
     });
 
     it('an unknown end is DEAD at most once, and waits at least once', async () => {

@@ -12,12 +12,14 @@ import * as store from '../store/long_lane.store.js';
 import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import { POD, type Pod } from './pod.js';
 import { RunningRow } from './running_row.js';
-import { TargetPause } from './target_pause.js';
+import { TargetPause, type Probe } from './target_pause.js';
 
 export interface OpenTarget {
   readonly target: RegisteredTarget;
   /** Rows of it that may start on this pod. */
   readonly places: number;
+  /** It rests, and this pod holds the permit for its one probe. */
+  readonly probe?: Probe;
 }
 
 interface Unanswered {
@@ -83,10 +85,13 @@ export class LongClaims {
       ),
       running: countByCode(taken),
     });
-    const claimed = await this.claimChosen(chosen, taken);
-    for (const { target } of permitted) {
-      if (this.pause.causeOf(target.name) !== undefined && !claimed.some((row) => row.target === target)) {
-        this.pause.unused(target.name);
+    const probes = new Map(permitted.flatMap(({ target, probe }) => (probe ? [[target.name, probe]] : [])));
+    let claimed: RunningRow[] = [];
+    try {
+      claimed = await this.claimChosen(chosen, taken, probes);
+    } finally {
+      for (const [name, probe] of probes) {
+        if (!claimed.some((row) => row.target.name === name)) this.pause.unused(name, probe);
       }
     }
     return claimed;
@@ -97,7 +102,8 @@ export class LongClaims {
     const permitted: OpenTarget[] = [];
     for (const each of open) {
       const gate = await this.pause.pass(each.target.name);
-      if (gate !== 'closed') permitted.push(gate === 'probe' ? { ...each, places: 1 } : each);
+      const probe = gate === 'probe' ? this.pause.heldProbe(each.target.name) : undefined;
+      if (gate !== 'closed') permitted.push(probe ? { ...each, places: 1, probe } : each);
     }
     return permitted;
   }
@@ -130,12 +136,19 @@ export class LongClaims {
     return rows.filter((row) => row._id.toHexString() !== cause);
   }
 
-  private async claimChosen(chosen: readonly store.DueRow[], taken: Set<string>): Promise<RunningRow[]> {
+  private async claimChosen(
+    chosen: readonly store.DueRow[],
+    taken: Set<string>,
+    probes: ReadonlyMap<string, Probe>,
+  ): Promise<RunningRow[]> {
     const isLimited = (row: store.DueRow): boolean => this.targets.get(row.target)?.max_running !== undefined;
-    const claimed = await this.claimBatch(chosen.filter((row) => !isLimited(row)));
+    const claimed = await this.claimBatch(
+      chosen.filter((row) => !isLimited(row)),
+      probes,
+    );
     let busy = 0;
     for (const row of chosen.filter(isLimited)) {
-      const won = await this.claimLimited(row, taken);
+      const won = await this.claimLimited(row, taken, probes);
       if (won === 'busy') busy++;
       else claimed.push(...won);
     }
@@ -145,16 +158,20 @@ export class LongClaims {
     return claimed;
   }
 
-  private async claimBatch(rows: readonly store.DueRow[]): Promise<RunningRow[]> {
+  private async claimBatch(rows: readonly store.DueRow[], probes: ReadonlyMap<string, Probe>): Promise<RunningRow[]> {
     if (rows.length === 0) return [];
     const { claim, open } = this.newClaim(rows.map((row) => row._id));
     await store.claimRows(this.collections, open.ids, claim);
     const won = await store.readClaimed(this.collections, open.ids, open.token);
     this.answered(open);
-    return this.toRunning(won, open.deadline);
+    return this.toRunning(won, open.deadline, probes);
   }
 
-  private async claimLimited(row: store.DueRow, taken: Set<string>): Promise<RunningRow[] | 'busy'> {
+  private async claimLimited(
+    row: store.DueRow,
+    taken: Set<string>,
+    probes: ReadonlyMap<string, Probe>,
+  ): Promise<RunningRow[] | 'busy'> {
     const most = this.targets.get(row.target)?.max_running ?? 1;
     for (const place of freePlaces(row.code, most, taken)) {
       const { claim, open } = this.newClaim([row._id]);
@@ -162,7 +179,7 @@ export class LongClaims {
       this.answered(open);
       if (won === 'taken') return [];
       taken.add(place);
-      if (won !== 'busy') return this.toRunning([won], open.deadline);
+      if (won !== 'busy') return this.toRunning([won], open.deadline, probes);
     }
     return 'busy';
   }
@@ -181,8 +198,12 @@ export class LongClaims {
     this.unanswered = this.unanswered.filter((each) => each !== claim);
   }
 
-  private toRunning(rows: readonly JobDoc[], deadline: number): RunningRow[] {
-    return rows.map((row) => new RunningRow(row, this.targets.get(row.target)!, deadline));
+  private toRunning(
+    rows: readonly JobDoc[],
+    deadline: number,
+    probes: ReadonlyMap<string, Probe> = new Map(),
+  ): RunningRow[] {
+    return rows.map((row) => new RunningRow(row, this.targets.get(row.target)!, deadline, probes.get(row.target)));
   }
 }
 

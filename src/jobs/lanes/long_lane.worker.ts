@@ -57,6 +57,7 @@ export class LongLaneWorker {
     });
     this.unsubscribe = events.on((event) => {
       if (event.type === 'hinted') this.hinted(event.cells);
+      if (event.type === 'target_resumed' || event.type === 'target_ramping') this.hint(event.target);
     });
   }
 
@@ -118,7 +119,7 @@ export class LongLaneWorker {
     else this.emptyChecks++;
     if (this.claims.progressed && this.hot.size > 0 && this.freeSlots() > 0) return 0;
     const idle = idleDelayMs(Math.max(0, this.emptyChecks - 1), this.config.long_lane.idle_poll_ms);
-    return Math.min(idle, this.pause.nextProbeMs() ?? idle);
+    return Math.min(idle, this.pause.nextProbeMs(JobLane.long) ?? idle);
   }
 
   private async claimAndStart(): Promise<RunningRow[]> {
@@ -154,8 +155,13 @@ export class LongLaneWorker {
     }
     return this.targets
       .inLane(JobLane.long)
-      .map((target) => ({ target, places: target.concurrency - (running.get(target.name) ?? 0) }))
+      .map((target) => ({ target, places: this.placesOf(target) - (running.get(target.name) ?? 0) }))
       .filter(({ target, places }) => places > 0 && this.pause.look(target.name) !== 'closed');
+  }
+
+  /** A target that just came back starts with a few rows. One that rests is let through by the permit, not by places. */
+  private placesOf({ name, concurrency }: RegisteredTarget): number {
+    return this.pause.look(name) === 'open' ? Math.min(concurrency, this.pause.allowance(name)) : concurrency;
   }
 
   /** A slot is free once its handler came back; outcomes still unwritten may hold up at most as many rows again. */

@@ -64,7 +64,7 @@ export class LongRun {
   }
 
   /** What the result says about the target; and a row that keeps ending unknown while others succeed is charged. */
-  private tellPause({ row, target }: RunningRow, result: RunResult): RunResult {
+  private tellPause({ row, target, passed }: RunningRow, result: RunResult): RunResult {
     const id = row._id.toHexString();
     const atLeastOnce = target.delivery_mode === DeliveryMode.atLeastOnce;
     const charged: RunResult =
@@ -72,9 +72,11 @@ export class LongRun {
         ? { kind: 'answered', error: result.error }
         : result;
     const verdict = targetVerdict(charged, target.delivery_mode);
-    if (verdict === 'up') this.pause.up(target.name);
-    if (verdict === 'down') this.pause.down(target.name, id, 'error' in charged ? charged.error : undefined);
-    if (verdict === 'silent' && this.pause.causeOf(target.name) !== undefined) this.pause.unused(target.name);
+    if (verdict === 'up') this.pause.up(target.name, passed);
+    if (verdict === 'down') {
+      this.pause.down(target.name, id, 'error' in charged ? charged.error : undefined, passed);
+    }
+    if (verdict === 'silent' && passed !== 'open') this.pause.unused(target.name, passed);
     if (charged.kind === 'success') this.pause.forget(id);
     return charged;
   }

@@ -3,6 +3,7 @@ import { InvalidInputError } from '../../common/errors.js';
 import type { RunResult } from '../policy/outcome.js';
 import type { JobDoc, JobProgress } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
+import type { Passed } from './target_pause.js';
 
 /** Why a run was called off; `signal.reason` of the handler. */
 export class RunCalledOff extends Error {
@@ -33,6 +34,8 @@ export class RunningRow {
     readonly target: RegisteredTarget,
     /** Monotonic time until which the claim is trusted, counted from before it was asked for. */
     public deadline: number,
+    /** As the one probe of a resting target, or because it was open. */
+    readonly passed: Passed = 'open',
   ) {}
 
   get id(): string {
