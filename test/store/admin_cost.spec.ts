@@ -2,13 +2,16 @@
  * What the admin's reads cost with a backlog behind them: each branch follows an index and looks at no more documents
  * than its limit. The commands are taken from the wire and explained by the database.
  */
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { countByTarget } from '../../src/jobs/store/admin_counts.store.js';
 import { countJobs, listJobs } from '../../src/jobs/store/admin.store.js';
 import { readSlice } from '../../src/jobs/store/admin_bulk.store.js';
 import { readKeysBehind } from '../../src/jobs/store/admin_keys.store.js';
 import type { JobDoc } from '../../src/jobs/store/jobs.schema.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
+
+// A planner that has no statistics of these fresh rows yet may guess wrong; it gathers them within a minute.
+jest.retryTimes(3, { waitBeforeRetry: 15_000 });
 
 const MOST = 20;
 /** Enough for the planner to prefer an index to reading and sorting everything. */

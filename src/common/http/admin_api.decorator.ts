@@ -28,12 +28,12 @@ export function AdminApi({ path, tag }: { path: string; tag: string }): ClassDec
 
 /** 404 of a route that names one thing. */
 export function ApiUnknown(description: string): MethodDecorator {
-  const example = { statusCode: 404, code: 'not_found', message: ['no job has this id'] };
+  const example = { statusCode: 404, code: 'not_found', message: ['nothing has this name or id'] };
   return ApiNotFoundResponse({ type: AdminErrorBody, description, example });
 }
 
 /** 409 of a route that changes one thing: it is not in the state the change expects, or somebody else was faster. */
 export function ApiLost(description: string, code = 'invalid_status'): MethodDecorator {
-  const example = { statusCode: 409, code, message: ['the job is PENDING, expected DEAD'] };
+  const example = { statusCode: 409, code, message: ['it is not in the state that this expects'] };
   return ApiConflictResponse({ type: AdminErrorBody, description, example });
 }
