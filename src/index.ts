@@ -8,7 +8,13 @@ export { JobsWorkersModule } from './jobs/jobs_workers.module.js';
 export { endOnSignals } from './jobs/end_on_signals.js';
 export { JobsAdminModule } from './jobs/admin/jobs_admin.module.js';
 export { JOBS_DEFAULTS, type JobsConfig, type JobsModuleOptions, type WorkersMode } from './jobs/jobs.options.js';
-export { JobsEvents, type JobsEvent, type JobsListener } from './jobs/jobs.events.js';
+export {
+  JobsEvents,
+  type JobsEvent,
+  type JobsListener,
+  type HintedCell,
+  type LossyDropReason,
+} from './jobs/jobs.events.js';
 export * from './jobs/jobs.types.js';
 export type { EnqueueOptions } from './jobs/enqueue_options.js';
 export {
