@@ -198,7 +198,7 @@ describe('lossy targets', () => {
       const a = await pod({ workers });
       await a.sideEffect.enqueue(T, 1);
       await expect(waitFor('it is taken', async () => (await waiting()) === 0, 500)).rejects.toThrow('not within');
-    const clients = String(await redis.client('LIST'));
+      const clients = String(await redis.client('LIST'));
       expect(clients).not.toMatch(/cmd=brpoplpush/);
       expect(clients.match(/name=sidelane-lossy/g)).toHaveLength(1);
       expect(await waiting()).toBe(1);

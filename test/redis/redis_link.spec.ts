@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { errorText } from '../../src/common/errors.js';
 import { RedisLink } from '../../src/common/redis/redis_link.js';
 import { TestRedis } from '../support/redis_server.js';
 import { waitFor } from '../support/wait_for.js';
@@ -11,7 +12,7 @@ describe('a link to a Redis that comes and goes', () => {
   beforeEach(async () => {
     server = await TestRedis.start();
     told = [];
-    link = new RedisLink(server.url, (state, error) => void told.push(error ? `${state} ${String(error)}` : state));
+    link = new RedisLink(server.url, (state, error) => void told.push(error ? `${state} ${errorText(error)}` : state));
     await link.tried;
   });
   afterEach(async () => {

@@ -151,3 +151,21 @@ describe('names that every object inherits', () => {
     expect(() => resolveJobsOptions({ [name]: 1 } as object, {})).toThrow(`jobs.${name}: unknown option`);
   });
 });
+
+describe('the address of Redis', () => {
+  it('comes from the environment, and an empty one means there is none', () => {
+    const env = { QUEUE_REDIS_URL: 'redis://127.0.0.1:6379' };
+    expect(resolveJobsOptions({}, env).redis.url).toBe('redis://127.0.0.1:6379');
+    expect(resolveJobsOptions({ redis: { url: '' } }, env).redis.url).toBe('');
+    expect(resolveJobsOptions({}, {}).redis.url).toBe('');
+  });
+
+  it.each([{ redis: { url: 'http://:geheim@h' } }, { redis: { url: 'geheim' } }, { redis: 'redis://:geheim@h' }])(
+    'that cannot be used is refused without being repeated: it may hold a password',
+    (raw) => {
+      const { lines } = faultsOf(raw);
+      expect(lines[0]).toMatch(/^jobs\.redis/);
+      expect(lines.join()).not.toContain('geheim');
+    },
+  );
+});
