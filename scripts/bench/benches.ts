@@ -4,8 +4,11 @@ import { agenda } from './benches/agenda.bench.js';
 import { bullmq } from './benches/bullmq.bench.js';
 import { enqueue } from './benches/enqueue.bench.js';
 import { fastLane } from './benches/fast_lane.bench.js';
+import { fastLaneOnce } from './benches/fast_lane_once.bench.js';
+import { idle } from './benches/idle.bench.js';
+import { latency } from './benches/latency.bench.js';
 import { longLane } from './benches/long_lane.bench.js';
 
-const ALL: readonly Bench[] = [fastLane, enqueue, agenda, bullmq, longLane];
+const ALL: readonly Bench[] = [fastLane, fastLaneOnce, enqueue, agenda, bullmq, longLane, idle, latency];
 
 export const BENCHES: ReadonlyMap<string, Bench> = new Map(ALL.map((bench) => [bench.name, bench]));

@@ -3,7 +3,7 @@
 import type { mongo } from 'mongoose';
 
 /** The driver's own traffic: not caused by what is measured. */
-const OWN = new Set(['hello', 'ismaster', 'ping', 'endSessions']);
+const OWN = new Set(['endSessions']);
 
 export class CommandCount {
   private readonly counts = new Map<string, number>();

@@ -1,6 +1,7 @@
 // The three sides of the fast-lane benches: the product, the hand-written ceiling, and the row-by-row way it replaces.
 import type { Connection } from 'mongoose';
 import { FastLaneCeiling, type Way } from './ceilings/fast_lane.ceiling.js';
+import { CpuTime } from './cpu_time.js';
 import { CommandCount } from './command_count.js';
 import { STOP_MS, type EnginePod } from './engine.js';
 import type { BenchTopic } from './kafka_topic.js';
@@ -39,12 +40,14 @@ export function productSide({ name, pod, target, partitions, rows, start = 'hint
       await drain(10 * partitions, 'hinted');
       await fill(pod, target, rows);
       const before = { commands: pod.commands.total, sends: pod.kafkaSends };
+      const cpu = new CpuTime();
       const began = performance.now();
       await drain(rows, start);
       const value = rows / seconds(began);
       return {
         value,
         counts: {
+          'client µs/row': cpu.per(rows),
           'commands/row': (pod.commands.total - before.commands) / rows,
           'sends/row': (pod.kafkaSends - before.sends) / rows,
         },
@@ -78,11 +81,20 @@ export function handWrittenSide({ name, way, connection, topic, partitions, rows
       await ceiling.fill(rows);
       commands.reset();
       const before = topic.sends;
+      const cpu = new CpuTime();
       const began = performance.now();
       const sent = await ceiling.drain(way);
       const value = sent / seconds(began);
       if (sent !== rows) throw new Error(`${name}: sent ${sent} of ${rows} rows`);
-      return { value, counts: { 'commands/row': commands.total / rows, 'sends/row': (topic.sends - before) / rows } };
+      const client = cpu.per(rows);
+      return {
+        value,
+        counts: {
+          'client µs/row': client,
+          'commands/row': commands.total / rows,
+          'sends/row': (topic.sends - before) / rows,
+        },
+      };
     },
   };
 }

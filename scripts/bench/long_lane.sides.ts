@@ -1,6 +1,7 @@
 // The sides of the long-lane benches: any number of pods of the product, and the hand-written ceilings.
 import type { Connection } from 'mongoose';
 import { LongLaneCeiling, type Ending } from './ceilings/long_lane.ceiling.js';
+import { CpuTime } from './cpu_time.js';
 import { CommandCount } from './command_count.js';
 import { STOP_MS, type EnginePod } from './engine.js';
 import { fill } from './fast_lane.sides.js';
@@ -36,13 +37,16 @@ export function longProductSide({ name, pods, target, rows }: LongProduct): Side
       await fill(first, target, rows);
       const before = commandsOf(pods);
       const claims = countClaims(pods);
+      const cpu = new CpuTime();
       const began = performance.now();
       await drain(rows);
       const value = rows / seconds(began);
+      const client = cpu.per(rows);
       claims.stop();
       return {
         value,
         counts: {
+          'client µs/row': client,
           'commands/row': (commandsOf(pods) - before) / rows,
           'conflicts/claim': claims.conflicts / Math.max(1, claims.claims),
           'rows lost/row asked for': claims.lost / Math.max(1, claims.rows + claims.lost),
@@ -94,11 +98,12 @@ export function longCeilingSide(name: string, ending: Ending, connection: Connec
     round: async () => {
       await ceiling.fill(rows);
       commands.reset();
+      const cpu = new CpuTime();
       const began = performance.now();
       const run = await ceiling.drain(ending);
       const value = run / seconds(began);
       if (run !== rows) throw new Error(`${name}: ran ${run} of ${rows} rows`);
-      return { value, counts: { 'commands/row': commands.total / rows } };
+      return { value, counts: { 'client µs/row': cpu.per(rows), 'commands/row': commands.total / rows } };
     },
   };
 }

@@ -42,7 +42,7 @@ export function agendaPeer(connection: Connection, { concurrency, poll_ms }: Age
         removeOnComplete: true,
       });
       await worker.ready;
-      worker.define(NAME, async (job: { attrs: { data: unknown } }) => onStart((job.attrs.data as { i: number }).i), {
+      worker.define(NAME, (job: { attrs: { data: unknown } }) => onStart((job.attrs.data as { i: number }).i), {
         concurrency,
         lockLimit: concurrency,
       });
