@@ -6,6 +6,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import mongoose from 'mongoose';
 import { InvalidInputError, TransactionEndedError } from '../common/errors.js';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
+import { crashPoint } from '../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../common/ports/ids.js';
 import { afterCommit, ambientTx, queueOnSession, Tx, type ForeignTx } from '../common/utils/transaction.js';
 import { checkEnqueueOptions, checkLossyOptions, type EnqueueOptions } from './enqueue_options.js';
@@ -113,9 +114,13 @@ export class SideEffectService {
     return inSession(transaction, () => bumpCounter(this.collections, key, transaction.session));
   }
 
-  private write(rows: JobDoc[], given: string[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
-    if (!tx) return insertAlone(this.collections, rows);
-    return inSession(tx, () => insertInTransaction(this.collections, rows, given, tx.session));
+  private async write(rows: JobDoc[], given: string[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
+    crashPoint('before_insert');
+    const inserted = tx
+      ? await inSession(tx, () => insertInTransaction(this.collections, rows, given, tx.session))
+      : await insertAlone(this.collections, rows);
+    crashPoint('after_insert');
+    return inserted;
   }
 
   private announce(rows: JobDoc[], tx: Tx | ForeignTx | undefined): void {

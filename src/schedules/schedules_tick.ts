@@ -6,6 +6,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { Connection } from 'mongoose';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
+import { crashPoint } from '../common/ports/crash_points.js';
 import { RunLoop } from '../common/run_loop.js';
 import { inTransaction } from '../common/utils/transaction.js';
 import { JobsEvents } from '../jobs/jobs.events.js';
@@ -92,11 +93,13 @@ export class SchedulesTick {
     const plan = this.plan(row, now);
     if (!plan) return undefined;
     const final = plan.enqueue && (await this.pilesUp(row.code)) ? withoutSlot(plan) : plan;
+    crashPoint('before_slot');
     const won = await inTransaction(this.connection, async (tx) => {
       if (!(await advance(this.collections, row, { ...final, now }, tx.session))) return false;
       if (final.enqueue) await this.enqueue(row.code, final.newest, tx);
       return true;
     });
+    crashPoint('after_slot');
     if (won) this.announce(row.code, final);
     return final.next;
   }

@@ -12,6 +12,7 @@ import { Logger } from '@nestjs/common';
 import type { ClientSession, Connection } from 'mongoose';
 import type { mongo } from 'mongoose';
 import { errorText, TransactionEndedError } from '../errors.js';
+import { crashPoint } from '../ports/crash_points.js';
 import { afterCommitOf, hookIsPendingOf, type CommitHook } from './session_hooks.js';
 
 /** A transaction someone else commits: Mongoose's `connection.transaction()`, or a session started by hand. */
@@ -101,6 +102,7 @@ export async function inTransaction<T>(
           const tx = (attempt = new Tx(session, connection));
           const value = await ambient.run(tx, () => work(tx));
           await tx.finish();
+          crashPoint('before_commit');
           return value;
         },
         { readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' }, readPreference: 'primary', ...options },
@@ -109,6 +111,7 @@ export async function inTransaction<T>(
   } finally {
     attempt?.end();
   }
+  crashPoint('after_commit');
   // The driver answers as if it had committed; nobody knows whether anything did, so no hook may run.
   if (attempt?.endedByHand)
     throw new TransactionEndedError('The work ended its transaction itself: leave that to inTransaction().');
@@ -149,7 +152,9 @@ export function hookIsPending(tx: Tx | ForeignTx, hook: CommitHook): boolean {
 async function runHooks(hooks: CommitHook[]): Promise<void> {
   for (const hook of hooks) {
     try {
+      crashPoint('before_hook');
       await outsideTransaction(hook);
+      crashPoint('after_hook');
     } catch (error) {
       // The transaction HAS committed: an error here must never look like a failed transaction.
       logger.error(`after-commit hook failed: ${errorText(error)}`, error instanceof Error ? error.stack : undefined);

@@ -6,6 +6,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { crashPoint } from '../../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
@@ -136,7 +137,9 @@ export class CellRound {
     const at = this.clock.now();
     const ids = batch.flat().map((row) => row._id);
     const mark = { target: target.name, mode: target.delivery_mode, token, ids, at };
+    crashPoint('before_mark');
     const marked = await markInflight(this.collections, { ...owned.term, rev }, mark, at);
+    crashPoint('after_mark');
     if (marked.result === 'lost') {
       this.leases.lose(owned);
       return { end: 'stopped' };

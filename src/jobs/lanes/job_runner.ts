@@ -4,6 +4,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { crashPoint } from '../../common/ports/crash_points.js';
 import { SidelaneError } from '../../common/errors.js';
 import { outsideTransaction } from '../../common/utils/transaction.js';
 import { JobsEvents } from '../jobs.events.js';
@@ -131,8 +132,12 @@ export class JobRunner {
     const deadline = this.deadline(target, abort, run.timedOut ?? classifyError);
     try {
       const opened = { trace_id: row.trace_id, traceparent, actor: { ...row.actor, via: 'system' } };
+      crashPoint('before_send');
       const work = outsideTransaction(() => this.config.context.run(opened, async () => run.call(jobs, context)));
-      const result = await Promise.race([work.then(run.onValue, classifyError), deadline.passed]);
+      crashPoint('after_send');
+      const answered = work.finally(() => crashPoint('before_answer'));
+      const result = await Promise.race([answered.then(run.onValue, classifyError), deadline.passed]);
+      crashPoint('after_answer');
       if (completed) return { kind: 'completed' };
       return stoppedByShutdown(abort.signal) ? afterCallOff(result, target.delivery_mode) : result;
     } finally {

@@ -2,6 +2,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { Types } from 'mongoose';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { crashPoint } from '../../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
@@ -161,7 +162,9 @@ export class LongClaims {
   private async claimBatch(rows: readonly store.DueRow[], probes: ReadonlyMap<string, Probe>): Promise<RunningRow[]> {
     if (rows.length === 0) return [];
     const { claim, open } = this.newClaim(rows.map((row) => row._id));
+    crashPoint('before_claim');
     await store.claimRows(this.collections, open.ids, claim);
+    crashPoint('after_claim');
     const won = await store.readClaimed(this.collections, open.ids, open.token);
     this.answered(open);
     return this.toRunning(won, open.deadline, probes);
@@ -175,7 +178,9 @@ export class LongClaims {
     const most = this.targets.get(row.target)?.max_running ?? 1;
     for (const place of freePlaces(row.code, most, taken)) {
       const { claim, open } = this.newClaim([row._id]);
+      crashPoint('before_claim');
       const won = await store.claimExclusive(this.collections, row._id, place, claim);
+      crashPoint('after_claim');
       this.answered(open);
       if (won === 'taken') return [];
       taken.add(place);

@@ -10,6 +10,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { mongo } from 'mongoose';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { crashPoint } from '../../common/ports/crash_points.js';
 import { RANDOM, type Random } from '../../common/ports/random.js';
 import { ClaimLostError, errorText, SidelaneError } from '../../common/errors.js';
 import { ambientTx, inTransaction, type Tx } from '../../common/utils/transaction.js';
@@ -102,6 +103,7 @@ export class JobOutcome {
   async write(prepared: PreparedOutcome): Promise<void> {
     const again = prepared.repeated;
     prepared.repeated = true;
+    crashPoint('before_outcome');
     if (prepared.completed.length > 0) {
       const deleted = await deleteFinished(this.collections, prepared.completed);
       if (!again) this.countLost(prepared, prepared.completed, deleted);
@@ -112,6 +114,7 @@ export class JobOutcome {
       if (!again) this.countLost(prepared, prepared.rows, matched);
       prepared.operations = [];
     }
+    crashPoint('after_outcome'); // followers are not released yet
     while (prepared.dead.length > 0) {
       await this.writeDead(prepared, prepared.dead[0]!, again);
       prepared.dead.shift();

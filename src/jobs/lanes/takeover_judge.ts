@@ -8,6 +8,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { crashPoint } from '../../common/ports/crash_points.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { judgeTakeover } from '../policy/takeover.js';
@@ -52,7 +53,9 @@ export class TakeoverJudge {
       const verdict = judgeTakeover(mark.mode, row.crashes, this.config.max_crashes);
       return { row, verdict, target, dead: verdict.do === 'dead', operation: takeoverOperation(row, verdict, run) };
     });
+    crashPoint('before_judge');
     await this.outcome.writeJudged(judged);
+    crashPoint('after_judge');
     const dead = judged.filter((each) => each.dead).map(({ row }) => row);
     if (dead.length > 0) await releaseFollowers(this.collections, dead, now);
     for (const { row, verdict } of judged) {

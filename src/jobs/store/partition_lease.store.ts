@@ -6,6 +6,7 @@
  * write that matches nothing means "lost", a normal result. `now` is the database's time as the pod measured it.
  */
 import type { mongo } from 'mongoose';
+import { crashPoint } from '../../common/ports/crash_points.js';
 import type { JobLane } from '../jobs.types.js';
 import type { JobsCollections } from './collections.js';
 import type { InflightMark, PartitionDoc, WorkerDoc } from './jobs.schema.js';
@@ -58,7 +59,9 @@ export async function takePartitions(
 /** Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. */
 export async function releasePartition({ partitions }: JobsCollections, term: Term): Promise<boolean> {
   const update = { $set: { owner: null, lease_until: null, inflight: [] }, $unset: { lease_token: '' as const } };
+  crashPoint('before_release');
   const result = await partitions.updateOne({ ...term }, update);
+  crashPoint('after_release');
   return result.matchedCount === 1;
 }
 
