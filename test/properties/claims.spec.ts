@@ -51,7 +51,7 @@ describe('a plan of claims', () => {
       fc.property(candidates, fc.integer({ min: 0, max: 20 }), (rows, slots) => {
         const open = {
           slots,
-          perTarget: new Map([...'abc'].map((name) => [name, 100])),
+          perTarget: new Map(['a', 'b', 'c'].map((name) => [name, 100])),
           maxRunning: new Map(),
           running: new Map(),
         };
