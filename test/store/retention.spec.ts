@@ -1,6 +1,8 @@
 /** Retention: what expires, what never does, and that deleting it disturbs nothing. */
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { mongo } from 'mongoose';
+import { DatabaseClock } from '../../src/common/ports/clock.js';
+import { JobsEvents } from '../../src/jobs/jobs.events.js';
 import { RETENTION_SLICE, RetentionWorker } from '../../src/jobs/lanes/retention.worker.js';
 import type { JobDoc } from '../../src/jobs/store/jobs.schema.js';
 import * as store from '../../src/jobs/store/retention.store.js';
@@ -9,6 +11,7 @@ import { reviveSlice } from '../../src/jobs/store/admin_bulk.store.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
+import { waitFor } from '../support/wait_for.js';
 
 const db = new TestDatabase();
 const DAY = 24 * 3_600_000;
@@ -182,12 +185,7 @@ describe('retention', () => {
     const clock = new FakeClock();
     const pod = await db.pod({}, [], clock);
     const past = new Date(clock.now().getTime() - 1);
-    const retention = new RetentionWorker(
-      pod.collections,
-      clock,
-      () => 0.5,
-      pod.module.get((await import('../../src/jobs/jobs.events.js')).JobsEvents),
-    );
+    const retention = new RetentionWorker(pod.collections, clock, () => 0.5, pod.module.get(JobsEvents));
     await pod.jobs.insertOne(finished(1, past));
     retention.start();
     await clock.armed(30_000);
@@ -222,4 +220,59 @@ describe('retention', () => {
     expect(deleted[0]! + deleted[1]! + (await monitor).deletedCount).toBe(rows);
     expect(await pods[0]!.jobs.countDocuments()).toBe(0);
   });
+
+  it('deletes thousands of rows in slices while 500 rows a second flow through both lanes, in order, none lost or doubled', async () => {
+    const clock = new DatabaseClock(async () => new Date());
+    const runs = new Map<string, number[]>();
+    const note = async (job: { target: string; key?: string; version: number }): Promise<void> => {
+      const of = `${job.target} ${job.key}`;
+      runs.set(of, [...(runs.get(of) ?? []), job.version]);
+    };
+    const options = {
+      workers: 'on',
+      long_lane: { slots: 50, idle_poll_ms: [50] },
+      fast_lane: { idle_poll_ms: [50] },
+    } as const;
+    const again = { delivery_mode: 'at_least_once' } as const;
+    const flows = [
+      target('flow:fast', { ...again, handler: note }),
+      target('flow:long', { ...again, lane: 'long', concurrency: 50, handler: note }),
+    ];
+    const pod = await db.pod(options, flows, clock);
+    const [past, future] = [-1_000, DAY].map((ms) => new Date(clock.now().getTime() + ms));
+    const kept = 300;
+    const expired = 4_000;
+    await pod.jobs.insertMany([
+      ...Array.from({ length: expired }, (_, n) => finished(n, past, n % 3 === 0 ? 'DEAD' : 'DONE')),
+      ...Array.from({ length: kept }, (_, n) => finished(expired + n, future)),
+    ]);
+    const batches = 40;
+    const items = (batch: number) =>
+      Array.from({ length: 50 }, (_, n) => ({
+        target: n % 2 === 0 ? 'flow:fast' : 'flow:long',
+        payload: n,
+        key: `key${n % 10}`,
+        version: batch * 50 + n,
+      }));
+    const flow = (async () => {
+      for (let batch = 0; batch < batches; batch++) {
+        const next = new Promise((resolve) => setTimeout(resolve, 100));
+        await pod.sideEffect.enqueueMany(items(batch));
+        await next;
+      }
+    })();
+    await waitFor('rows that flow', () => runs.size > 0);
+    expect(await retentionOf(pod).runOnce()).toBe(expired);
+    await flow;
+    await waitFor('every row run', async () => (await pod.jobs.countDocuments({ status: 'PENDING' })) === 0, 20_000);
+    await waitFor('every outcome written', async () => (await pod.jobs.countDocuments()) === kept, 20_000);
+    const versions = [...runs.values()];
+    expect(versions.flat()).toHaveLength(batches * 50);
+    for (const [of, seen] of runs) {
+      expect(new Set(seen).size).toBe(seen.length);
+      if (of.startsWith('flow:fast')) expect(seen).toEqual([...seen].sort((a, b) => a - b));
+    }
+    expect(pod.eventsOf('outcome_lost')).toEqual([]);
+    expect(pod.eventsOf('claim_lost')).toEqual([]);
+  }, 60_000);
 });

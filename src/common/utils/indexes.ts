@@ -32,17 +32,26 @@ export async function createIndexes(collection: IndexedCollection, specs: readon
     if (!isIndexConflict(error)) throw error;
     // An index of that name or those keys exists with other options: the comparison below says which.
   }
-  const present = await collection.listIndexes().toArray();
-  for (const spec of specs) {
-    const found = present.find((index) => index['name'] === spec.name);
-    const difference = found ? differenceOf(spec, found) : 'it is missing';
-    if (difference) {
-      throw new BootError(
-        'index_conflict',
-        `${collection.collectionName}: index ${spec.name}: ${difference}. Drop it (or what stands in its place) and start again.`,
-      );
-    }
-  }
+  const faults = faultsOf(specs, await collection.listIndexes().toArray());
+  if (faults.length === 0) return;
+  throw new BootError(
+    'index_conflict',
+    `${collection.collectionName}: ${faults.join('; ')}. Drop it (or what stands in its place) and start again.`,
+  );
+}
+
+/** Causes before consequences: one index that conflicts keeps all of them from being created. */
+function faultsOf(specs: readonly IndexSpec[], present: readonly Record<string, unknown>[]): string[] {
+  const named = (spec: IndexSpec) => present.find((index) => index['name'] === spec.name);
+  const causes = specs.flatMap((spec) => {
+    const found = named(spec);
+    const inItsPlace = present.find((index) => JSON.stringify(index['key']) === JSON.stringify(spec.key));
+    const taken = inItsPlace && `its keys are taken by index ${String(inItsPlace['name'])}`;
+    const fault = found ? differenceOf(spec, found) : taken;
+    return fault ? [`index ${spec.name}: ${fault}`] : [];
+  });
+  if (causes.length > 0) return causes;
+  return specs.filter((spec) => !named(spec)).map((spec) => `index ${spec.name}: it is missing`);
 }
 
 function isIndexConflict(error: unknown): boolean {
