@@ -137,6 +137,8 @@ export class JobDetailDto {
   version: number;
 
   @ApiProperty({
+    type: 'object',
+    additionalProperties: true,
     description: 'Any JSON value; what the target calls secret is masked',
     example: { delivery_no: 'DO-0001' },
   })
