@@ -244,4 +244,22 @@ describe('ownership of partitions', () => {
     expect(b.leases.readable()).toHaveLength(4);
     expect(await b.jobs.countDocuments()).toBe(0);
   });
+
+  it('the database is asked for its time with every third heartbeat, and with the first after a failed one', async () => {
+    const clock = new FakeClock();
+    const pod = await db.pod({ partitions: 1 }, [], clock);
+    const asked = async (beats: number): Promise<number> => {
+      const before = clock.syncs;
+      for (let beat = 0; beat < beats; beat++) await pod.leases.heartbeat().catch(() => undefined);
+      return clock.syncs - before;
+    };
+    expect(await asked(1)).toBe(1);
+    expect(await asked(2)).toBe(0);
+    expect(await asked(1)).toBe(1);
+    const updateMany = pod.collections.partitions.updateMany.bind(pod.collections.partitions);
+    pod.collections.partitions.updateMany = () => Promise.reject(new Error('the database is gone'));
+    await asked(1);
+    pod.collections.partitions.updateMany = updateMany;
+    expect(await asked(1)).toBe(1);
+  });
 });

@@ -2,6 +2,8 @@
 import type { Clock, Timer } from '../../src/common/ports/clock.js';
 
 export class FakeClock implements Clock {
+  /** How often the database was asked for its time: a command each, were it the real clock. */
+  syncs = 0;
   private ms = 0;
   private timers: { at: number; ms: number; callback: () => void }[] = [];
   private watchers: { ms: number; resolve(): void }[] = [];
@@ -17,6 +19,7 @@ export class FakeClock implements Clock {
   }
 
   sync(): Promise<void> {
+    this.syncs++;
     return Promise.resolve();
   }
 

@@ -26,12 +26,15 @@ import { TakeoverJudge } from './takeover_judge.js';
 /** Written with every heartbeat; a pod with more does not say what it knows, rather than half of it. */
 const MAX_TOLD_TARGETS = 500;
 
+const BEATS_PER_SYNC = 3;
+
 @Injectable()
 export class PartitionLeaseService {
   private readonly held = new Map<number, OwnedPartition>();
   /** Given up by this pod, but the database has not answered yet: never taken up again, tried until it answers. */
   private readonly unreleased = new Set<OwnedPartition>();
   private startedAt: Date | undefined;
+  private beatsUntilSync = 0;
   /** True once this pod gives everything back: it must not take more. */
   private leaving = false;
 
@@ -70,9 +73,28 @@ export class PartitionLeaseService {
     this.events.emit({ type: 'partitions_lost', partitions: [owned.partition] });
   }
 
-  /** One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Five commands. */
+  /** One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Four commands, five with the clock. */
   async heartbeat(): Promise<void> {
+    try {
+      await this.followClock();
+      await this.beat();
+    } catch (error) {
+      this.beatsUntilSync = 0; // whoever answers next may be another server, with another clock
+      throw error;
+    }
+  }
+
+  /** The database's time, asked for with every third heartbeat: in between a monotonic clock drifts by some ms at most. */
+  private async followClock(): Promise<void> {
+    if (this.beatsUntilSync > 0) {
+      this.beatsUntilSync--;
+      return;
+    }
     await this.clock.sync();
+    this.beatsUntilSync = BEATS_PER_SYNC - 1;
+  }
+
+  private async beat(): Promise<void> {
     const { ttl_ms, worker_ttl_ms } = this.config.lease;
     const asked = this.clock.monotonic();
     const now = this.clock.now();
