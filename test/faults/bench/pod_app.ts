@@ -1,0 +1,138 @@
+/** The application of a pod of the bench: all lanes and delivery modes, schedules, the admin services, and a producer. */
+import 'reflect-metadata';
+import { Inject, Injectable, Module, type DynamicModule, type OnModuleInit } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { getConnectionToken, MongooseModule } from '@nestjs/mongoose';
+import type { Connection } from 'mongoose';
+import {
+  endOnSignals,
+  JobsAdminModule,
+  JobsEvents,
+  JobsModule,
+  JobsWorkersModule,
+  JobTargetsRegistry,
+  KafkaModule,
+  SchedulesModule,
+  SchedulesService,
+  SideEffectService,
+} from '../../../src/index.js';
+import { JobsAdminService } from '../../../src/jobs/admin/jobs_admin.service.js';
+import { TargetStates } from '../../../src/jobs/admin/target_states.service.js';
+import { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
+import { Ledger } from './ledger.js';
+import { engineOptions, type FromPod, type PodSettings, type ToPod } from './pod_settings.js';
+import { BenchProducer } from './pod_producer.js';
+import { BenchTargets, type Surroundings } from './pod_targets.js';
+
+/** A pod that cannot reach its database gives up soon, so that cuts are felt within a scenario. */
+const DRIVER = {
+  maxPoolSize: 10,
+  serverSelectionTimeoutMS: 1_000,
+  connectTimeoutMS: 1_000,
+  socketTimeoutMS: 2_000,
+  heartbeatFrequencyMS: 500,
+};
+
+const SETTINGS = Symbol('settings');
+const LEDGER = Symbol('ledger');
+
+@Injectable()
+class Business implements OnModuleInit {
+  readonly pod: Surroundings;
+  readonly producer: BenchProducer;
+
+  constructor(
+    @Inject(SETTINGS) settings: PodSettings,
+    @Inject(LEDGER) ledger: Ledger,
+    @Inject(getConnectionToken()) connection: Connection,
+    @Inject(SideEffectService) sideEffect: SideEffectService,
+    @Inject(PartitionLeaseService) leases: PartitionLeaseService,
+    @Inject(JobTargetsRegistry) private readonly registry: JobTargetsRegistry,
+    @Inject(SchedulesService) private readonly schedules: SchedulesService,
+    @Inject(JobsEvents) events: JobsEvents,
+  ) {
+    this.pod = { settings, ledger, connection, sideEffect, leases };
+    this.producer = new BenchProducer(this.pod);
+    events.on((event) => {
+      if (event.type === 'dead') ledger.write({ what: 'dead', id: event.row.id, reason: event.reason });
+    });
+  }
+
+  onModuleInit(): void {
+    const targets = new BenchTargets(this.pod);
+    for (const target of targets.all()) this.registry.register(target);
+    for (const code of this.pod.settings.version >= 2 ? ['tick', 'new_tick'] : ['tick']) {
+      this.schedules.declare({
+        code,
+        cron: '*/2 * * * * *',
+        timezone: 'UTC',
+        missed_slot_policy: 'run_once',
+        handler: ({ slot, job }) => targets.slot(job, slot),
+      });
+    }
+  }
+}
+
+function host(settings: PodSettings, ledger: Ledger): new () => object {
+  const kafka: DynamicModule[] = settings.kafka
+    ? [KafkaModule.forRoot({ ...settings.kafka, connect_timeout_ms: 200, target_topics: 'once,again:at_least_once' })]
+    : [];
+
+  @Module({
+    imports: [
+      MongooseModule.forRoot(settings.uri, { dbName: settings.db, ...DRIVER }),
+      JobsModule.forRoot(engineOptions(settings)),
+      SchedulesModule.forRoot({ timezone: 'UTC' }),
+      JobsAdminModule,
+      ...kafka,
+      JobsWorkersModule,
+    ],
+    providers: [{ provide: SETTINGS, useValue: settings }, { provide: LEDGER, useValue: ledger }, Business],
+  })
+  class Pod {}
+  return Pod;
+}
+
+export async function runPod(settings: PodSettings): Promise<void> {
+  const ledger = new Ledger(settings.folder, settings.name);
+  for (const kind of ['unhandledRejection', 'uncaughtException'] as const) {
+    process.on(kind, (error: unknown) => {
+      ledger.write({ what: 'trouble', text: `${kind}: ${(error as Error | null)?.stack ?? String(error)}` });
+    });
+  }
+  process.on('disconnect', () => process.exit(7)); // whoever started it is gone
+  const app = await NestFactory.createApplicationContext(host(settings, ledger), {
+    logger: ['warn', 'error'],
+    abortOnError: false,
+  });
+  const { producer } = app.get(Business);
+  const send = (message: FromPod): void => void process.send?.(message);
+
+  const administer = ({ action, subject }: Extract<ToPod, { do: 'admin' }>): Promise<unknown> => {
+    const wish = { actor: 'bench', reason: 'a fault test' };
+    if (action === 'pause' || action === 'resume') return app.get(TargetStates)[action]({ target: subject, ...wish });
+    return app.get(JobsAdminService)[action]({ id: subject, ...wish });
+  };
+  const obey = async (message: ToPod): Promise<void> => {
+    if (message.do === 'produce') producer.set(message.per_s);
+    if (message.do === 'block') block(message.ms);
+    if (message.do !== 'admin' && message.do !== 'enqueue') return;
+    try {
+      await (message.do === 'enqueue' ? producer.enqueue(message.items) : administer(message));
+      send({ is: 'done', call: message.call });
+    } catch (error) {
+      send({ is: 'done', call: message.call, error: (error as Error).message });
+    }
+  };
+  process.on('message', (message: ToPod) => void obey(message));
+  process.on('SIGTERM', () => void producer.stop());
+  endOnSignals(app);
+  process.on('exit', (code) => void (code === 0 && ledger.write({ what: 'stopped' })));
+  producer.start();
+  send({ is: 'ready' });
+}
+
+function block(ms: number): void {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+}

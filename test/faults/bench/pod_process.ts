@@ -1,0 +1,144 @@
+/** A pod of the bench as its parent sees it: started, stopped, frozen, killed; what it was told, and how it ended. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { CrashPoint } from '../../../src/common/ports/crash_points.js';
+import { machineMs } from './ledger.js';
+import type { MongoProxy } from './mongo_proxy.js';
+import type { FromPod, PodSettings, ToPod } from './pod_settings.js';
+
+const CHECKOUT = fileURLToPath(new URL('../../..', import.meta.url));
+const MAIN = 'test/faults/bench/pod.main.ts';
+const KEPT_OUTPUT = 64 * 1024;
+
+export interface PodEnd {
+  readonly at: number;
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** From when to when a pod could not do its work, as far as its parent knows. */
+export interface Hindrance {
+  readonly from: number;
+  to: number;
+}
+
+/** Every method, so that the call's type follows the message. */
+type Calls = Extract<ToPod, { call: number }>;
+type WithoutCall<T> = T extends unknown ? Omit<T, 'call'> : never;
+
+export class PodProcess {
+  readonly hindrances: Hindrance[] = [];
+  /** It is going to die, and may. */
+  doomed = false;
+  stopping = false;
+  end: PodEnd | undefined;
+  output = '';
+  readonly ended: Promise<PodEnd>;
+  private readonly child: ChildProcess;
+  private readonly calls = new Map<number, (answer: string | undefined) => void>();
+  private readonly up: Promise<boolean>;
+  private nextCall = 0;
+
+  constructor(
+    readonly settings: PodSettings,
+    readonly proxy: MongoProxy,
+    readonly crash?: { point: CrashPoint; nth: number },
+  ) {
+    this.doomed = crash !== undefined;
+    this.child = spawn(process.execPath, ['--import', 'tsx', MAIN, JSON.stringify(settings)], {
+      cwd: CHECKOUT,
+      env: {
+        ...process.env,
+        NODE_OPTIONS: '',
+        NODE_ENV: 'production', // the Kafka client has other defaults in tests
+        QUEUE_REDIS_URL: '',
+        SIDELANE_CRASH_POINT: crash ? `${crash.point}:${crash.nth}` : '',
+      },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    });
+    for (const stream of [this.child.stdout!, this.child.stderr!]) {
+      stream.on('data', (chunk: Buffer) => (this.output = (this.output + chunk.toString()).slice(-KEPT_OUTPUT)));
+    }
+    this.ended = this.waitForEnd();
+    this.up = Promise.race([this.readiness(), this.ended.then(() => false)]);
+    this.child.on('message', (message: FromPod) => {
+      if (message.is === 'done') this.calls.get(message.call)?.(message.error);
+    });
+  }
+
+  get name(): string {
+    return this.settings.name;
+  }
+
+  get alive(): boolean {
+    return this.end === undefined;
+  }
+
+  /** True once it runs; false when it ended before. */
+  ready(): Promise<boolean> {
+    return this.up;
+  }
+
+  tell(message: ToPod): void {
+    if (this.alive && this.child.connected) this.child.send(message, () => undefined);
+  }
+
+  /** Answers with the error's text, if any; a pod that ends meanwhile answers so. */
+  async call(message: WithoutCall<Calls>): Promise<string | undefined> {
+    const call = this.nextCall++;
+    const answer = new Promise<string | undefined>((resolve) => this.calls.set(call, resolve));
+    this.tell({ ...message, call } as Calls);
+    return Promise.race([answer, this.ended.then(() => 'the pod ended')]);
+  }
+
+  kill(): void {
+    this.doomed = true;
+    this.child.kill('SIGKILL');
+  }
+
+  freeze(): void {
+    this.hindrances.push({ from: machineMs(), to: Infinity });
+    this.child.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.child.kill('SIGCONT');
+    this.unhindered();
+  }
+
+  hindered(): void {
+    this.hindrances.push({ from: machineMs(), to: Infinity });
+  }
+
+  unhindered(): void {
+    for (const each of this.hindrances) if (each.to === Infinity) each.to = machineMs();
+  }
+
+  terminate(): void {
+    this.stopping = true;
+    this.child.kill('SIGCONT');
+    this.child.kill('SIGTERM');
+  }
+
+  /** Whatever happens, nothing of it is left behind. */
+  async dispose(): Promise<void> {
+    if (this.alive) this.kill();
+    await this.ended;
+    await this.proxy.close();
+  }
+
+  private readiness(): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.child.on('message', (message: FromPod) => {
+        if (message.is === 'ready') resolve(true);
+      });
+    });
+  }
+
+  private async waitForEnd(): Promise<PodEnd> {
+    const [code, signal] = (await once(this.child, 'exit')) as [number | null, NodeJS.Signals | null];
+    this.end = { at: machineMs(), code, signal };
+    return this.end;
+  }
+}

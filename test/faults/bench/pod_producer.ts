@@ -1,0 +1,132 @@
+/**
+ * The business of a pod: small transactions, each of which writes what it produced beside the rows it enqueues. Some are
+ * called off after their enqueue. Which rows, in which order, follows from the pod's seed.
+ */
+import { inTransaction } from '../../../src/index.js';
+import { machineMs } from './ledger.js';
+import type { Surroundings } from './pod_targets.js';
+import {
+  EXCLUSIVE_CODES,
+  FAST_TARGETS,
+  LONG_TARGETS,
+  NEW_TARGET,
+  type Behaviour,
+  type PlannedRow,
+} from './pod_settings.js';
+import { SeededRandom } from './random.js';
+
+const BEHAVIOURS: readonly (readonly [Behaviour, number])[] = [
+  ['fail_once', 0.08],
+  ['fail_twice', 0.02],
+  ['away_once', 0.02],
+  ['slow', 0.06],
+  ['complete', 0.05],
+  ['reject', 0.02],
+];
+const KEYS = 4;
+
+class CalledOff extends Error {}
+
+export class BenchProducer {
+  private readonly random: SeededRandom;
+  private count = 0;
+  private perSecond: number;
+  private running: Promise<void> | undefined;
+
+  constructor(private readonly pod: Surroundings) {
+    this.random = new SeededRandom(`${pod.settings.seed} ${pod.settings.name}`);
+    this.perSecond = pod.settings.produce_per_s;
+  }
+
+  set(perSecond: number): void {
+    this.perSecond = perSecond;
+    this.start();
+  }
+
+  start(): void {
+    if (this.perSecond > 0) this.running ??= this.loop().finally(() => (this.running = undefined));
+  }
+
+  async stop(): Promise<void> {
+    this.perSecond = 0;
+    await this.running;
+  }
+
+  private async loop(): Promise<void> {
+    while (this.perSecond > 0) {
+      const next = machineMs() + 1000 / this.perSecond;
+      const rows = this.plan();
+      const abort = this.random.chance(0.05);
+      await this.enqueue(rows, abort).catch(() => undefined); // a business call that failed: its ledger tells the truth
+      const wait = next - machineMs();
+      if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  }
+
+  /** One business transaction. */
+  async enqueue(rows: readonly PlannedRow[], abort = false): Promise<void> {
+    const { connection, sideEffect, ledger } = this.pod;
+    const names = rows.map(({ n }) => n);
+    try {
+      await inTransaction(connection, async (tx) => {
+        const items = [];
+        const docs = [];
+        for (const { key, ...row } of rows) {
+          const version = key === undefined ? 0 : await sideEffect.nextVersion(key, tx);
+          const { n, target, code, delay_ms, behaviour } = row;
+          docs.push({ n, target, key, version, behaviour });
+          const options = {
+            dedupe_key: n,
+            version,
+            ...(key && { key }),
+            ...(code && { code }),
+            ...(delay_ms && { delay_ms }),
+          };
+          items.push({ target, payload: { n, behaviour }, ...options });
+        }
+        await connection.collection('produced').insertMany(docs, { session: tx.session });
+        await sideEffect.enqueueMany(items, tx);
+        tx.afterCommit(() => ledger.write({ what: 'hook', rows: names }));
+        if (abort) throw new CalledOff();
+      });
+    } catch (error) {
+      if (error instanceof CalledOff) ledger.write({ what: 'aborted', rows: names });
+      throw error;
+    }
+  }
+
+  private plan(): PlannedRow[] {
+    return Array.from({ length: this.random.int(1, 4) }, () => this.planRow());
+  }
+
+  private planRow(): PlannedRow {
+    const { name, version } = this.pod.settings;
+    const { random } = this;
+    const n = `${name}-${++this.count}`;
+    const newest = version >= 2 ? [NEW_TARGET] : [];
+    const target = random.pick([...FAST_TARGETS, ...LONG_TARGETS, ...newest]);
+    let behaviour = this.behaviour();
+    if (behaviour === 'complete' && target === 'fast:batch') behaviour = 'ok';
+    const keyed = target.startsWith('fast:') && random.chance(0.7);
+    const key = `${target} ${name} ${random.int(1, KEYS)}`;
+    const code = random.pick(EXCLUSIVE_CODES);
+    const delayed = random.chance(0.08);
+    return {
+      n,
+      target,
+      behaviour,
+      ...(keyed && { key }),
+      ...(target === 'long:exclusive' && { code }),
+      ...(delayed && { delay_ms: 200 }),
+    };
+  }
+
+  private behaviour(): Behaviour {
+    let draw = this.random.next();
+    for (const [behaviour, share] of BEHAVIOURS) {
+      if (draw < share) return behaviour;
+      draw -= share;
+    }
+    return 'ok';
+  }
+}

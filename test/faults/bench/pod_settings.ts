@@ -1,0 +1,81 @@
+/** What a pod of the bench is told at its start, and on the way. Times are small, so that everything heals in seconds. */
+import type { JobsModuleOptions } from '../../../src/index.js';
+
+export const LEASE_MS = 3_000;
+export const PROBE_MS = 300;
+
+export interface PodSettings {
+  name: string;
+  seed: string;
+  uri: string;
+  db: string;
+  /** Where its ledger goes, and where files that stand for the outside world lie. */
+  folder: string;
+  /** Code version: 2 knows a target and a schedule more. */
+  version: number;
+  /** Its wall clock is off by so much, in ms. */
+  clock_offset_ms: number;
+  /** It enqueues by itself, about so many transactions a second. 0: it does not. */
+  produce_per_s: number;
+  max_crashes: number;
+  kafka?: { brokers: string[]; request_timeout_ms: number };
+  /** Its handlers take so long instead of a few ms. */
+  handler_ms?: number;
+}
+
+export type ToPod =
+  | { do: 'produce'; per_s: number }
+  | { do: 'block'; ms: number }
+  | { do: 'clock'; offset_ms: number }
+  | { do: 'enqueue'; items: PlannedRow[]; call: number }
+  | { do: 'admin'; action: 'retry' | 'skip' | 'cancel' | 'pause' | 'resume'; subject: string; call: number };
+
+export type FromPod = { is: 'ready' } | { is: 'done'; call: number; error?: string };
+
+/** What a row's handler does. */
+export type Behaviour = 'ok' | 'slow' | 'fail_once' | 'fail_twice' | 'away_once' | 'complete' | 'reject' | 'poison';
+
+export interface PlannedRow {
+  n: string;
+  target: string;
+  key?: string;
+  code?: string;
+  delay_ms?: number;
+  behaviour: Behaviour;
+}
+
+export function engineOptions({ max_crashes }: Pick<PodSettings, 'max_crashes'>): JobsModuleOptions {
+  return {
+    workers: 'on',
+    partitions: 8,
+    max_crashes,
+    shutdown_grace_ms: 5_000,
+    fast_lane: {
+      batch_size: 20,
+      timeout_ms: 1_000,
+      idle_poll_ms: [200, 400],
+      error_poll_ms: 100,
+      page_max_age_ms: 500,
+    },
+    long_lane: {
+      slots: 4,
+      lease_ms: LEASE_MS,
+      renew_ms: 500,
+      timeout_ms: 2_000,
+      idle_poll_ms: [200, 400],
+      error_poll_ms: 100,
+      sweep_ms: 300,
+      cancel_check_ms: 500,
+    },
+    lease: { ttl_ms: LEASE_MS, heartbeat_ms: 500, margin_ms: 200, worker_ttl_ms: LEASE_MS },
+    retry: { delays_ms: [100, 200, 400], jitter: 0.1 },
+    pause: { probe_ms: PROBE_MS },
+  };
+}
+
+export const FAST_TARGETS = ['fast:at_most_once', 'fast:at_least_once', 'fast:batch'] as const;
+export const LONG_TARGETS = ['long:at_most_once', 'long:at_least_once', 'long:exclusive'] as const;
+export const NEW_TARGET = 'fast:new';
+export const EXCLUSIVE_CODES = ['x1', 'x2'] as const;
+
+export const isAtMostOnce = (target: string): boolean => target.endsWith(':at_most_once') || target === 'kafka:once';

@@ -1,0 +1,168 @@
+/** The targets of a pod of the bench: they tell the ledger what reaches them, and behave as their row says. */
+import type { Connection } from 'mongoose';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  JobRejected,
+  SideEffectService,
+  TargetUnreachable,
+  type Job,
+  type JobContext,
+  type JobTargetOptions,
+  type Tx,
+} from '../../../src/index.js';
+import { partitionOf } from '../../../src/jobs/policy/partition.js';
+import type { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
+import type { Ending, Ledger } from './ledger.js';
+import { NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
+
+const PARTITIONS = 8;
+const FAST_TIMEOUT_MS = 1_000;
+
+export interface Payload {
+  n: string;
+  behaviour: Behaviour;
+}
+
+export interface Surroundings {
+  readonly settings: PodSettings;
+  readonly ledger: Ledger;
+  readonly connection: Connection;
+  readonly sideEffect: SideEffectService;
+  readonly leases: PartitionLeaseService;
+}
+
+export class BenchTargets {
+  private runs = 0;
+  private readonly awayOnce = new Set<string>();
+
+  constructor(private readonly pod: Surroundings) {}
+
+  all(): JobTargetOptions[] {
+    const handler = (job: Job, context: JobContext): Promise<void> => this.handle(job, context);
+    const on_dead = (job: Job, tx: Tx): Promise<unknown> => this.mourn(job, tx);
+    return [
+      { name: 'fast:at_most_once', lane: 'fast', delivery_mode: 'at_most_once', handler, on_dead },
+      { name: 'fast:at_least_once', lane: 'fast', delivery_mode: 'at_least_once', handler },
+      {
+        name: 'fast:batch',
+        lane: 'fast',
+        delivery_mode: 'at_least_once',
+        batch_handler: (jobs, context) => this.handleBatch(jobs, context),
+      },
+      { name: 'long:at_most_once', lane: 'long', delivery_mode: 'at_most_once', handler },
+      { name: 'long:at_least_once', lane: 'long', delivery_mode: 'at_least_once', handler, on_dead },
+      { name: 'long:exclusive', lane: 'long', delivery_mode: 'at_least_once', exclusive: true, handler },
+      ...(this.pod.settings.version >= 2
+        ? [{ name: NEW_TARGET, lane: 'fast', delivery_mode: 'at_least_once', handler } as const]
+        : []),
+    ];
+  }
+
+  /** For schedules: the slot's row is told to the ledger as any other. */
+  async slot(job: Job, slot: Date): Promise<void> {
+    const run = this.begin(job, `${job.code}@${slot.toISOString()}`, slot.toISOString());
+    await pause(5);
+    this.end(run, 'ok');
+  }
+
+  private async handle(job: Job, context: JobContext): Promise<void> {
+    const { n, behaviour } = job.payload as unknown as Payload;
+    const run = this.begin(job, n);
+    const error = this.obstacle(job, n, behaviour);
+    if (behaviour === 'poison' && !error) {
+      this.pod.ledger.write({ what: 'poisoned', n });
+      process.kill(process.pid, 'SIGKILL');
+    }
+    await pause(error ? 1 : (this.pod.settings.handler_ms ?? (behaviour === 'slow' ? 250 : 5)));
+    if (!error && behaviour === 'complete') await this.complete(run, job, context);
+    this.end(run, error ? endingOf(error) : 'ok');
+    if (error) throw error;
+  }
+
+  private async handleBatch(jobs: readonly Job[], _context: JobContext): Promise<(Error | undefined)[]> {
+    const runs = jobs.map((job) => this.begin(job, (job.payload as unknown as Payload).n));
+    const answers = jobs.map((job) => {
+      const { n, behaviour } = job.payload as unknown as Payload;
+      if (behaviour === 'poison') {
+        this.pod.ledger.write({ what: 'poisoned', n });
+        process.kill(process.pid, 'SIGKILL');
+      }
+      return this.obstacle(job, n, behaviour);
+    });
+    await pause(this.pod.settings.handler_ms ?? 10);
+    runs.forEach((run, index) => this.end(run, answers[index] ? endingOf(answers[index]) : 'ok'));
+    return answers;
+  }
+
+  /** The next row of the chain exists if and only if this one is gone. */
+  private async complete(run: Run, job: Job, context: JobContext): Promise<void> {
+    const { n } = job.payload as unknown as Payload;
+    const next: Payload = { n: `${n}+`, behaviour: 'ok' };
+    try {
+      await context.complete(async (tx) => {
+        const doc = { n: next.n, target: 'fast:at_least_once', behaviour: 'ok', chained: true };
+        await this.pod.connection.collection('produced').insertOne(doc, { session: tx.session });
+        await this.pod.sideEffect.enqueue('fast:at_least_once', next, { dedupe_key: next.n }, tx);
+      });
+    } catch (error) {
+      this.end(run, 'failed');
+      throw error;
+    }
+  }
+
+  private obstacle(job: Job, n: string, behaviour: Behaviour): Error | undefined {
+    if (existsSync(join(this.pod.settings.folder, `down ${job.target.replace(':', ' ')}`))) {
+      return new TargetUnreachable('the target is down');
+    }
+    if (behaviour === 'fail_once' && job.attempts < 1) return new Error('an answered failure');
+    if (behaviour === 'fail_twice' && job.attempts < 2) return new Error('an answered failure');
+    if (behaviour === 'reject') return new JobRejected('never');
+    if (behaviour === 'away_once' && !this.awayOnce.has(n)) {
+      this.awayOnce.add(n);
+      return new TargetUnreachable('away for a moment');
+    }
+    return undefined;
+  }
+
+  private begin(job: Job, n: string, slot?: string): Run {
+    const run = { n, run: ++this.runs };
+    const fast = job.target.startsWith('fast:');
+    this.pod.ledger.write({
+      what: 'start',
+      ...run,
+      id: job.id,
+      target: job.target,
+      key: job.key ?? (job.target === 'long:exclusive' ? job.code : undefined),
+      version: job.version,
+      attempt: job.attempts + 1,
+      ...(fast && this.lease(job)),
+      ...(slot && { slot }),
+    });
+    return run;
+  }
+
+  private lease(job: Job): { partition: number; term: string; room: number } {
+    const partition = partitionOf(job.key ?? job.dedupe_key, PARTITIONS);
+    const owned = this.pod.leases.get(partition);
+    const room = owned ? owned.deadline - performance.now() - FAST_TIMEOUT_MS : 0;
+    return { partition, term: owned?.term.lease_token ?? 'none', room: Math.round(room) };
+  }
+
+  private end(run: Run, result: Ending): void {
+    this.pod.ledger.write({ what: 'end', ...run, result });
+  }
+
+  private async mourn(job: Job, tx: Tx): Promise<unknown> {
+    return this.pod.connection.collection('mourned').insertOne({ job: job.id }, { session: tx.session });
+  }
+}
+
+interface Run {
+  n: string;
+  run: number;
+}
+
+const endingOf = (error: Error): Ending => (error instanceof TargetUnreachable ? 'unreachable' : 'failed');
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,0 +1,100 @@
+/**
+ * Looks at the engine's collections ten times a second, past the proxies, and tells what must never be seen there. A
+ * look is one read per collection, so each rule here speaks of one document alone.
+ */
+import type { Connection } from 'mongoose';
+import type { JobDoc, PartitionDoc } from '../../../src/jobs/store/jobs.schema.js';
+
+const EVERY_MS = 100;
+const MOST_ROWS = 5_000;
+
+type SeenRow = Omit<JobDoc, 'payload'>;
+
+export function impossibleRow(row: SeenRow): string | undefined {
+  const claim = [row.claimed_by, row.claim_token, row.lease_until, row.started_at];
+  const claimed = claim.filter((field) => field !== undefined).length;
+  if (!['fast', 'long'].includes(row.lane)) return 'a lane that nobody reads';
+  switch (row.status) {
+    case 'RUNNING':
+      if (row.lane !== 'long') return 'RUNNING on the fast lane';
+      return claimed < claim.length ? 'RUNNING without all of its claim' : undefined;
+    case 'PENDING':
+      if (claimed > 0 || row.running_code !== undefined) return 'PENDING with a claim';
+      if (row.closed_at !== undefined) return 'PENDING but closed';
+      return row.next_run_at instanceof Date ? undefined : 'PENDING without a due time';
+    case 'DEAD':
+    case 'DONE':
+      if (claimed > 0 || row.running_code !== undefined) return `${row.status} with a claim`;
+      return row.closed_at === undefined ? `${row.status} without closed_at` : undefined;
+    default:
+      return 'a status that nobody reads';
+  }
+}
+
+export function impossiblePartition({ owner, lease_token, lease_until, inflight }: PartitionDoc): string | undefined {
+  if (owner === null && (lease_token !== undefined || lease_until !== null)) return 'a lease without an owner';
+  if (owner !== null && (lease_token === undefined || !lease_until)) return 'an owner without a lease';
+  const targets = new Set<string>();
+  for (const mark of inflight) {
+    if (!mark.target || !mark.mode || !mark.token || !Array.isArray(mark.ids) || !(mark.at instanceof Date)) {
+      return 'an in-flight entry of unknown shape';
+    }
+    if (targets.has(mark.target)) return 'two in-flight entries of one target';
+    targets.add(mark.target);
+  }
+  if (owner === null && inflight.length > 0) return 'in-flight entries without an owner';
+  return undefined;
+}
+
+/** Two RUNNING rows in one place of an exclusive code, as one read returned them. */
+export function doubledCodes(rows: readonly SeenRow[]): string[] {
+  const seen = new Set<string>();
+  return rows.flatMap(({ status, running_code }) => {
+    if (status !== 'RUNNING' || running_code === undefined) return [];
+    if (seen.has(running_code)) return [`two RUNNING rows of ${running_code}`];
+    seen.add(running_code);
+    return [];
+  });
+}
+
+export class Sampler {
+  readonly found = new Map<string, string>();
+  looks = 0;
+  private timer: NodeJS.Timeout | undefined;
+  private looking: Promise<void> = Promise.resolve();
+  private busy = false;
+
+  constructor(private readonly connection: Connection) {}
+
+  start(): void {
+    this.timer = setInterval(() => {
+      if (this.busy) return; // a slow machine looks less often, never twice at once
+      this.busy = true;
+      this.looking = this.look()
+        .catch(() => undefined)
+        .finally(() => (this.busy = false));
+    }, EVERY_MS);
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.timer);
+    await this.looking;
+    await this.look();
+  }
+
+  private async look(): Promise<void> {
+    const rows = await this.connection
+      .collection<JobDoc>('jobs')
+      .find({}, { projection: { payload: 0, history: 0, headers: 0 }, limit: MOST_ROWS })
+      .toArray();
+    for (const row of rows) this.note(impossibleRow(row as SeenRow), row);
+    for (const fault of doubledCodes(rows as SeenRow[])) this.note(fault, {});
+    const partitions = await this.connection.collection<PartitionDoc>('job_partitions').find().toArray();
+    for (const partition of partitions) this.note(impossiblePartition(partition), partition);
+    this.looks++;
+  }
+
+  private note(fault: string | undefined, document: object): void {
+    if (fault !== undefined && !this.found.has(fault)) this.found.set(fault, JSON.stringify(document));
+  }
+}

@@ -1,0 +1,40 @@
+import type { Violation } from './invariants.js';
+import type { World } from './world.js';
+
+export interface Scenario {
+  readonly name: string;
+  /** What it does to the engine, in a line. */
+  readonly about: string;
+  /** Pods that run at the beginning, and at the end. Default 2. */
+  readonly pods?: number;
+  /** Before the first pod starts. */
+  prepare?(world: World): Promise<void> | void;
+  /** Does its harm; the bench heals, drains and judges afterwards. `length`: 1 for a short round, more for longer ones. */
+  run(world: World, length: number): Promise<void>;
+  /** Ends what the scenario holds, whatever happened. */
+  release?(world: World): Promise<void>;
+}
+
+/** The figures of one round. */
+export interface RoundReport {
+  scenario: string;
+  seed: string;
+  /** Rows whose transaction committed. */
+  rows: number;
+  runs: number;
+  faults: number;
+  schedule: string[];
+  lost: number;
+  doubled: number;
+  out_of_order: number;
+  dead: number;
+  /** Rows that ran to a good end more than once: at least once may. */
+  repeated: number;
+  /** After the healing: how long it took to drain, and the longest time without any progress, in ms. */
+  drained_ms: number;
+  longest_stall_ms: number;
+  /** Looks of the sampler. */
+  looks: number;
+  seconds: number;
+  violations: Violation[];
+}

@@ -1,0 +1,63 @@
+import type { Command, Trap } from '../bench/mongo_proxy.js';
+import type { Scenario } from '../bench/scenario.types.js';
+
+const on = (command: Command, name: string, collection: string): boolean =>
+  command.name === name && command.collection === collection;
+
+/** The writes whose reply may be lost, told apart by what they hold. */
+export const TRAPS: readonly Trap[] = [
+  { name: 'commit', matches: ({ name }) => name === 'commitTransaction' },
+  { name: 'insert', matches: (command) => on(command, 'insert', 'jobs') },
+  {
+    name: 'claim',
+    matches: (command) =>
+      (on(command, 'update', 'jobs') || on(command, 'findAndModify', 'jobs')) &&
+      command.holds('started_at') &&
+      command.holds('claimed_by') &&
+      !command.holds('$unset'),
+  },
+  {
+    name: 'renew claims',
+    matches: (command) => on(command, 'update', 'jobs') && command.holds('lease_until') && !command.holds('started_at'),
+  },
+  {
+    name: 'renew leases',
+    matches: (command) =>
+      on(command, 'update', 'job_partitions') && !command.holds('inflight') && !command.holds('lease_token'),
+  },
+  {
+    name: 'take',
+    matches: (command) =>
+      on(command, 'update', 'job_partitions') && !command.holds('inflight') && command.holds('lease_token'),
+  },
+  { name: 'mark', matches: (command) => on(command, 'update', 'job_partitions') && command.holds('$concatArrays') },
+  { name: 'pull marks', matches: (command) => on(command, 'update', 'job_partitions') && command.holds('$pull') },
+  { name: 'outcome: delete', matches: (command) => on(command, 'delete', 'jobs') },
+  {
+    name: 'outcome: update',
+    matches: (command) =>
+      on(command, 'update', 'jobs') && (command.holds('outcome_token') || command.holds('last_error')),
+  },
+  { name: 'slot', matches: (command) => on(command, 'update', 'schedules') },
+];
+
+export const lostReplies: Scenario = {
+  name: 'lost_replies',
+  about:
+    'replies of commit, insert, claim, renewal, take, mark, outcome and slot are lost; the command was carried out',
+  async run(world, length) {
+    for (let round = 0; round < 2 * length; round++) {
+      for (const trap of world.random.shuffle(TRAPS)) {
+        const index = world.random.int(0, 1);
+        const times = world.random.int(1, 3);
+        world.alive[index]!.proxy.loseReplies(trap, times);
+        const ms = await world.wait(150, 450);
+        world.fault(`pod ${index} loses ${times} replies of ${trap.name}; then ${ms} ms`);
+      }
+    }
+    const lost = new Set(world.pods.flatMap(({ proxy }) => proxy.lost));
+    for (const name of ['commit', 'mark', 'outcome: delete', 'claim']) {
+      if (!lost.has(name)) world.violated('scenario', `no reply of ${name} was lost`);
+    }
+  },
+};

@@ -1,0 +1,50 @@
+import type { MongoNetwork } from '../bench/mongo_proxy.js';
+import { LEASE_MS } from '../bench/pod_settings.js';
+import type { Scenario } from '../bench/scenario.types.js';
+
+const CUTS: readonly MongoNetwork[] = ['refuse', 'stall', 'hole'];
+
+/** One pod loses the database, the other does not. */
+export const cutPod: Scenario = {
+  name: 'cut_pod',
+  about: 'one pod is cut from the database (refused, stalled, black-holed) past its lease, and comes back',
+  async run(world, length) {
+    const cuts = world.random.shuffle(CUTS);
+    for (let round = 0; round < 2 * length; round++) {
+      const before = await world.wait(300, 1_200);
+      const index = world.random.int(0, 1);
+      const pod = world.alive[index]!;
+      const network = cuts[round % cuts.length]!;
+      pod.hindered();
+      pod.proxy.become(network);
+      const ms = await world.wait(500, LEASE_MS + 1_500);
+      pod.proxy.become('pass');
+      pod.unhindered();
+      world.fault(`after ${before} ms pod ${index}: ${network} for ${ms} ms`);
+    }
+    await world.wait(300);
+  },
+};
+
+/** Nobody has a database for a while, with everything under way. */
+export const databaseAway: Scenario = {
+  name: 'database_away',
+  about: 'the database is away for all pods under load: refused, or everything stalls and arrives late',
+  async run(world, length) {
+    for (let round = 0; round < 2 * length; round++) {
+      const before = await world.wait(500, 1_500);
+      const network = world.random.pick(CUTS);
+      for (const pod of world.alive) {
+        pod.hindered();
+        pod.proxy.become(network);
+      }
+      const ms = await world.wait(1_000, length > 1 ? 15_000 : LEASE_MS + 1_500);
+      for (const pod of world.alive) {
+        pod.proxy.become('pass');
+        pod.unhindered();
+      }
+      world.fault(`after ${before} ms the database: ${network} for ${ms} ms`);
+    }
+    await world.wait(300);
+  },
+};

@@ -1,0 +1,39 @@
+import { LEASE_MS } from '../bench/pod_settings.js';
+import type { Scenario } from '../bench/scenario.types.js';
+
+/** A pod stands still past its lease, others take over, and it comes back in the middle of what it did. */
+export const frozenPod: Scenario = {
+  name: 'frozen_pod',
+  about: 'SIGSTOP past the lease, takeover by another pod, SIGCONT',
+  async run(world, length) {
+    for (let round = 0; round < 2 * length; round++) {
+      const before = await world.wait(300, 1_500);
+      const index = world.random.int(0, 1);
+      const pod = world.alive[index]!;
+      pod.freeze();
+      const ms = await world.wait(LEASE_MS + 300, 2 * LEASE_MS);
+      pod.resume();
+      world.fault(`after ${before} ms pod ${index} stands still for ${ms} ms`);
+    }
+    await world.wait(500);
+  },
+};
+
+/** A handler computes for longer than the lease: timers, renewals and answers all come late. */
+export const blockedLoop: Scenario = {
+  name: 'blocked_loop',
+  about: 'the event loop of a pod is blocked, for a moment and past the lease',
+  async run(world, length) {
+    for (let round = 0; round < 3 * length; round++) {
+      const before = await world.wait(200, 1_000);
+      const index = world.random.int(0, 1);
+      const pod = world.alive[index]!;
+      const ms = world.random.pick([600, 1_500, LEASE_MS + 1_000]);
+      pod.hindered();
+      pod.tell({ do: 'block', ms });
+      world.fault(`after ${before} ms the loop of pod ${index} is blocked for ${ms} ms`);
+      await world.wait(ms + 200);
+      pod.unhindered();
+    }
+  },
+};
