@@ -1,7 +1,7 @@
 /** What happens in the engine, as typed events: logs, metrics, hints and tests all listen here. */
 import { Injectable, Logger } from '@nestjs/common';
-import { errorText } from '../common/errors.js';
 import type { JobLane } from './jobs.types.js';
+import { logText } from './policy/log_text.js';
 
 export interface RowRef {
   id: string;
@@ -131,7 +131,7 @@ export class JobsEvents {
         listener(event);
       } catch (error) {
         // A listener is an onlooker: it must never end the run it looks at.
-        this.logger.error(`a listener of ${event.type} failed: ${errorText(error)}`);
+        this.logger.error(`a listener of ${event.type} failed: ${logText(error)}`);
       }
     }
   }
