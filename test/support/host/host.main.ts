@@ -95,9 +95,12 @@ class EnqueueController {
   constructor(@Inject(SideEffectService) private readonly sideEffect: SideEffectService) {}
 
   @Post()
-  async enqueue(@Body() body: { target: string; dedupe_key: string; key?: string; version?: number }): Promise<object> {
-    const { target, dedupe_key, key = dedupe_key, version = 0 } = body;
-    return this.sideEffect.enqueue(target, {}, { key, version, dedupe_key });
+  async enqueue(@Body() body: { target: string; dedupe_key: string; rows?: number }): Promise<object> {
+    const { target, dedupe_key: key, rows } = body;
+    if (rows === undefined) return this.sideEffect.enqueue(target, {}, { key, dedupe_key: key });
+    // One key's rows, there together: the lane reads and marks them as one batch.
+    const versions = Array.from({ length: rows }, (_, version) => version);
+    return this.sideEffect.enqueueMany(versions.map((version) => ({ target, payload: {}, key, version })));
   }
 }
 
