@@ -9,7 +9,7 @@ import { BenchTopic } from '../kafka_topic.js';
 import { boundOf, casesOf, interleave, ratioOf, type Case, type Ratio } from '../measure.js';
 import { delaying } from '../round_trip.js';
 
-const ROW_BY_ROW_ROWS: Readonly<Record<number, number>> = { 1: 800, 8: 3_200, 64: 3_200 };
+const ROW_BY_ROW_ROWS: Readonly<Record<number, number>> = { 1: 400, 8: 1_600, 64: 1_600 };
 const CEILING_MUST = 0.7;
 const ROW_BY_ROW_MUST = 8;
 const MOST_COMMANDS = 0.05;

@@ -45,11 +45,11 @@ export const fastLaneOnce: Bench = {
       await pod.own(PARTITIONS);
       const product = (name: string, target: string, rows: number) =>
         productSide({ name, pod, target, partitions: PARTITIONS, rows });
-      const slow = context.size(1_600, 64);
+      const slow = context.size(800, 64);
       const [one, twenty, rowByRow] = await interleave(
         [
           product('product, 1 in flight', kafkaTargetName(topic.name), slow),
-          product(`product, ${IN_FLIGHT} in flight`, TARGET_20, context.size(8_000, 320)),
+          product(`product, ${IN_FLIGHT} in flight`, TARGET_20, context.size(4_000, 320)),
           handWrittenSide({
             name: 'row by row',
             way: 'rowByRow',
