@@ -290,12 +290,19 @@ describe('the metrics page', () => {
     const text = await scrape();
     expect(text).toContain('sidelane_backlog_read_age_seconds 60');
     expect(text).toContain('sidelane_backlog{state="DEAD"} 0');
-    jobs.aggregate = (() => ({ toArray: () => new Promise(() => undefined) })) as never;
+    let asked = 0;
+    jobs.aggregate = (() => ({ toArray: () => new Promise(() => void asked++) })) as never;
     clock.advance(60_000);
     const hanging = scrape();
     await clock.armed(2_000);
     clock.advance(2_000);
     expect(await hanging).toContain('sidelane_backlog_read_age_seconds 122');
+    clock.advance(60_000);
+    const next = scrape();
+    await clock.armed(2_000);
+    clock.advance(2_000);
+    expect(await next).toContain('sidelane_backlog_read_age_seconds 184');
+    expect(asked).toBe(1); // reads that hang do not pile up
   });
 
   it('writes into the registry of a host that has one, which serves it itself', async () => {

@@ -7,6 +7,7 @@ import {
   context,
   INVALID_SPAN_CONTEXT,
   isSpanContextValid,
+  ProxyTracerProvider,
   ROOT_CONTEXT,
   SpanKind,
   SpanStatusCode,
@@ -40,6 +41,7 @@ export async function inEnqueueSpan<T>(
   request: TraceIds | undefined,
   work: (carried: TraceIds) => Promise<T>,
 ): Promise<T> {
+  if (!isTracing()) return work(request ?? {});
   const active = context.active();
   const parent = trace.getSpan(active) ? active : withRemote(active, fromTraceparent(request?.traceparent));
   const [target] = targets;
@@ -80,6 +82,7 @@ export async function inRunSpan<T extends { readonly kind: string }>(
   rows: readonly TracedRow[],
   work: (traceparent: string | undefined) => Promise<T>,
 ): Promise<T> {
+  if (!isTracing()) return work(undefined);
   const origins = rows.flatMap((row) => fromTraceparent(row.traceparent) ?? []);
   // From the root: a run that a commit woke up must not become part of the request that committed.
   const parent = rows.length === 1 ? withRemote(ROOT_CONTEXT, origins[0]) : ROOT_CONTEXT;
@@ -128,6 +131,16 @@ export function fromTraceparent(text: string | undefined): SpanContext | undefin
   const [, traceId, spanId, flags] = parts;
   const span = { traceId: traceId!, spanId: spanId!, traceFlags: parseInt(flags!, 16), isRemote: true };
   return isSpanContextValid(span) ? span : undefined;
+}
+
+/** Whether a tracer provider is registered: without one the API's calls would cost every row and lead nowhere. */
+function isTracing(): boolean {
+  return (
+    safely(() => {
+      const provider = trace.getTracerProvider();
+      return !(provider instanceof ProxyTracerProvider) || provider.getDelegateTracer('sidelane') !== undefined;
+    }) ?? false
+  );
 }
 
 function startSpan(name: string, options: SpanOptions, parent: Context): Span {
