@@ -18,6 +18,7 @@ export class JobsLog {
 
   constructor(@Inject(JobsEvents) events: JobsEvents) {
     events.on((event) => {
+      if (event.type === 'run_ended' && !Logger.isLevelEnabled('log')) return; // one per row: not even worded
       for (const { level, line } of linesOf(event)) this.logger[level](JSON.stringify(line));
     });
   }

@@ -81,12 +81,16 @@ export class SideEffectService {
   private enqueueAll(items: readonly EnqueueItem[], tx?: TxArgument): Promise<EnqueueResult[]> {
     const targets = items.map(({ target }) => nameOf(target));
     const request = this.config.context.current();
-    return inEnqueueSpan(targets, request, (carried) => this.enqueueTraced(items, carried, tx));
+    return inEnqueueSpan(targets, request, (carried) => {
+      // Rows of one call without a trace of its own share a new one.
+      const { trace_id = this.ids.token(), traceparent } = carried;
+      return this.enqueueTraced(items, { trace_id, traceparent }, tx);
+    });
   }
 
   private async enqueueTraced(
     items: readonly EnqueueItem[],
-    carried: TraceIds,
+    carried: CarriedTrace,
     tx: TxArgument,
   ): Promise<EnqueueResult[]> {
     const now = this.clock.now();
@@ -131,7 +135,7 @@ export class SideEffectService {
     else tell();
   }
 
-  private toRow(item: EnqueueItem, carried: TraceIds, field: string, now: Date): JobDoc {
+  private toRow(item: EnqueueItem, carried: CarriedTrace, field: string, now: Date): JobDoc {
     const target = this.targets.require(nameOf(item.target), `${field}.target`);
     const { target: _target, payload: rawPayload, ...options } = item;
     checkEnqueueOptions(options, field);
@@ -159,7 +163,7 @@ export class SideEffectService {
       priority: options.priority ?? 2,
       run_at,
       next_run_at: run_at > now ? run_at : now,
-      trace_id: carried.trace_id ?? this.ids.token(),
+      trace_id: carried.trace_id,
       ...(carried.traceparent && { traceparent: carried.traceparent }),
       ...(context?.actor && { actor: context.actor }),
       ...(options.headers && { headers: options.headers }),
@@ -167,13 +171,31 @@ export class SideEffectService {
       created_at: now,
       updated_at: now,
     };
-    row.bytes = mongoose.mongo.BSON.calculateObjectSize(row);
+    row.bytes = rowBytes(row, this.config.max_payload_bytes);
     if (row.bytes > this.config.max_payload_bytes) {
       const message = `${field}.payload: the row has ${row.bytes} bytes, at most ${this.config.max_payload_bytes} are allowed`;
       throw new InvalidInputError('payload_too_large', message, `${field}.payload`);
     }
     return row;
   }
+}
+
+/** What the rows of one call carry of their trace. */
+interface CarriedTrace extends TraceIds {
+  readonly trace_id: string;
+}
+
+/** Names, dates and numbers of a row, with room for its longest identifiers; whatever else is in it is measured. */
+const PLAIN_BYTES = 1_500;
+
+/**
+ * Size of a row in bytes of BSON: what is of any length in it is measured, the rest is taken as a constant, because
+ * walking every row once more just for its size costs as much as writing it. Near the limit it is measured exactly.
+ */
+function rowBytes(row: JobDoc, limit: number): number {
+  const { payload, headers, actor } = row;
+  const roughly = PLAIN_BYTES + mongoose.mongo.BSON.calculateObjectSize({ payload, headers, actor });
+  return roughly > limit ? mongoose.mongo.BSON.calculateObjectSize(row) : roughly;
 }
 
 function nameOf(target: string | JobTargetRef): string {

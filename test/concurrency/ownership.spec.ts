@@ -213,11 +213,11 @@ describe('ownership of partitions', () => {
     const pod = await db.pod({ partitions: 1 }, [counting(starts)], clock);
     await pod.leases.heartbeat();
     await pod.sideEffect.enqueueMany([1, 2].map((version) => ({ target: T, payload: version, key: 'k', version })));
-    const bulkWrite = pod.jobs.bulkWrite.bind(pod.jobs);
+    const deleteMany = pod.jobs.deleteMany.bind(pod.jobs);
     let failures = 0;
-    pod.jobs.bulkWrite = async (...args) => {
+    pod.jobs.deleteMany = async (...args) => {
       if (failures++ < 2) throw new Error('the database is gone');
-      return bulkWrite(...args);
+      return deleteMany(...args);
     };
     await pod.lane.runOnce();
     await pod.lane.runOnce();

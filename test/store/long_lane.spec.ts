@@ -341,11 +341,11 @@ describe('long lane', () => {
       const recorder = new Recorder();
       const pod = await db.pod({}, [recorder.target()], clock);
       await pod.sideEffect.enqueue(T, 1);
-      const bulkWrite = pod.jobs.bulkWrite.bind(pod.jobs);
+      const deleteMany = pod.jobs.deleteMany.bind(pod.jobs);
       let failures = 0;
-      pod.jobs.bulkWrite = async (...args) => {
+      pod.jobs.deleteMany = async (...args) => {
         if (failures++ < 1) throw new Error('the database is gone');
-        return bulkWrite(...args);
+        return deleteMany(...args);
       };
       await pod.longLane.startOnce();
       while (pod.eventsOf('outcome_kept').length === 0) await turn();

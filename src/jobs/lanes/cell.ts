@@ -1,5 +1,6 @@
 /** One partition × one fast-lane target: the unit that runs one batch at a time. Lives as long as its term of ownership. */
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
+import type { JobDoc } from '../store/jobs.schema.js';
 import type { OwnedPartition } from './owned_partition.js';
 import type { PreparedOutcome } from './outcome.service.js';
 
@@ -12,7 +13,7 @@ export class Cell {
   /** Whether the walk under way has run or deferred anything. */
   walkProgress = false;
   /** Rows that shared one error: they run alone, so that the bad one is charged alone. */
-  readonly isolated = new Set<string>();
+  private readonly isolated = new Set<string>();
   /** An outcome that could not be written: written before anything else of this cell runs. */
   kept: PreparedOutcome | undefined;
   /** Rows to read at once: fewer when rows are large. */
@@ -24,6 +25,18 @@ export class Cell {
     pageSize: number,
   ) {
     this.pageSize = pageSize;
+  }
+
+  isolate(row: JobDoc): void {
+    this.isolated.add(row._id.toHexString());
+  }
+
+  reunite(row: JobDoc): void {
+    if (this.isolated.size > 0) this.isolated.delete(row._id.toHexString());
+  }
+
+  isIsolated(row: JobDoc): boolean {
+    return this.isolated.size > 0 && this.isolated.has(row._id.toHexString());
   }
 
   get id(): { target: string; partition: number } {

@@ -106,7 +106,7 @@ export class CellRound {
     round: { probe?: Probe; stopping(): boolean; readAt: number; rev: number },
   ): Promise<RoundEnd> {
     const { target } = cell;
-    const suspect = (row: JobDoc): boolean => row.crashes > 0 || cell.isolated.has(row._id.toHexString());
+    const suspect = (row: JobDoc): boolean => row.crashes > 0 || cell.isIsolated(row);
     let rest = sequences;
     while (rest.length > 0) {
       if (round.stopping() || cell.owned.releasing || !this.mayRun(cell, round.probe)) return 'stopped';
@@ -182,15 +182,14 @@ export class CellRound {
     const { name, delivery_mode } = cell.target;
     let down = false;
     for (const [row, result] of results) {
-      const id = row._id.toHexString();
       const charged = this.chargeRepeatedUnknown(cell, row, result, results);
       const verdict = targetVerdict(charged, delivery_mode);
       if (verdict === 'up' && !down) this.pause.up(name, passed);
       if (verdict === 'down' && !down) {
         down = true;
-        this.pause.down(name, id, 'error' in charged ? charged.error : undefined, passed);
+        this.pause.down(name, row._id.toHexString(), 'error' in charged ? charged.error : undefined, passed);
       }
-      if (charged.kind === 'success') this.pause.forget(id);
+      if (charged.kind === 'success') this.pause.forget(row);
     }
     return down;
   }
@@ -198,10 +197,9 @@ export class CellRound {
   /** One row must not keep its target paused: ending unknown again while others succeed counts as an answer. */
   private chargeRepeatedUnknown(cell: Cell, row: JobDoc, result: RunResult, results: RunResults): RunResult {
     if (result.kind !== 'unknown' || cell.target.delivery_mode !== DeliveryMode.atLeastOnce) return result;
-    const id = row._id.toHexString();
-    if (!this.pause.endedUnknownAgain(cell.target.name, id)) return result;
+    if (!this.pause.endedUnknownAgain(cell.target.name, row._id.toHexString())) return result;
     if (results.size > 1) {
-      cell.isolated.add(id); // the batch ended unknown, not surely this row: next time it runs alone
+      cell.isolate(row); // the batch ended unknown, not surely this row: next time it runs alone
       return result;
     }
     const charged: RunResult = { kind: 'answered', error: result.error };
@@ -213,9 +211,8 @@ export class CellRound {
   private isolateAndBlock(cell: Cell, results: RunResults): Set<string> {
     const blocked = new Set<string>();
     for (const [row, result] of results) {
-      const id = row._id.toHexString();
-      if (result.kind === 'answered' && result.speaks_for_many) cell.isolated.add(id);
-      else if (result.kind === 'success' || result.kind === 'answered') cell.isolated.delete(id);
+      if (result.kind === 'answered' && result.speaks_for_many) cell.isolate(row);
+      else if (result.kind === 'success' || result.kind === 'answered') cell.reunite(row);
       if (result.kind !== 'success') blocked.add(row.order_key);
     }
     return blocked;

@@ -17,20 +17,21 @@ import type { JobDoc } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 import { TargetOutcomeUnknown } from '../targets/target_errors.js';
 import { JobOutcome } from './outcome.service.js';
+import { LazyAbort } from './lazy_abort.js';
 import { toJob } from './row_ref.js';
 import type { RunResults } from './run_results.js';
 import { RunCalledOff } from './running_row.js';
 
 /** What the long lane adds to a run: it can be called off from outside, and tells how far it is. */
 export interface LongRun {
-  readonly abort: AbortController;
+  readonly abort: LazyAbort;
   progress(percent: number, note?: string): void;
 }
 
 @Injectable()
 export class JobRunner {
   /** Runs of the fast lane under way; those of the long lane are called off through their claims. */
-  private readonly short = new Set<AbortController>();
+  private readonly short = new Set<LazyAbort>();
 
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
@@ -91,7 +92,7 @@ export class JobRunner {
     if (!mayStart()) return;
     let answer: readonly (Error | undefined)[] = [];
     const whole = await this.attempt(target, rows, {
-      call: (jobs, context) => target.batch_handler!(jobs, { ...context, complete: noCompletion }),
+      call: (jobs, context) => target.batch_handler!(jobs, withoutCompletion(context)),
       onValue: (value) => {
         answer = Array.isArray(value) ? (value as readonly (Error | undefined)[]) : [];
         return succeed();
@@ -115,11 +116,13 @@ export class JobRunner {
     const row = rows[0]!;
     const { traceparent = row.traceparent } = run;
     const jobs = rows.length === 1 ? [continued(toJob(row), traceparent)] : rows.map(toJob);
-    const abort = run.abort ?? new AbortController();
+    const abort = run.abort ?? new LazyAbort();
     if (!run.abort) this.short.add(abort);
     let completed = false;
     const context: JobContext = {
-      signal: abort.signal,
+      get signal() {
+        return abort.signal;
+      },
       attempt: row.attempts + 1,
       ...(row.trace_id !== undefined && { trace_id: row.trace_id }),
       ...(traceparent !== undefined && { traceparent }),
@@ -139,7 +142,7 @@ export class JobRunner {
       const result = await Promise.race([answered.then(run.onValue, classifyError), deadline.passed]);
       crashPoint('after_answer');
       if (completed) return { kind: 'completed' };
-      return stoppedByShutdown(abort.signal) ? afterCallOff(result, target.delivery_mode) : result;
+      return stoppedByShutdown(abort.reason) ? afterCallOff(result, target.delivery_mode) : result;
     } finally {
       this.short.delete(abort);
       deadline.cancel();
@@ -148,7 +151,7 @@ export class JobRunner {
 
   private deadline(
     target: RegisteredTarget,
-    abort: AbortController,
+    abort: LazyAbort,
     timedOut: (error: unknown) => RunResult,
   ): { passed: Promise<RunResult>; cancel(): void } {
     let cancel = (): void => undefined;
@@ -171,7 +174,7 @@ interface Attempt {
   onValue(value: unknown): RunResult;
   /** Default: the end is unknown, which speaks against the target. */
   timedOut?(error: unknown): RunResult;
-  abort?: AbortController;
+  abort?: LazyAbort;
   progress?(percent: number, note?: string): void;
 }
 
@@ -179,7 +182,7 @@ interface Attempt {
 const continued = (job: Job, traceparent: string | undefined): Job =>
   traceparent === undefined ? job : { ...job, traceparent };
 
-function stoppedByShutdown({ reason }: AbortSignal): boolean {
+function stoppedByShutdown(reason: unknown): boolean {
   return reason instanceof RunCalledOff && reason.why === 'shutdown';
 }
 
@@ -190,3 +193,8 @@ const noProgress = (): void => undefined;
 
 const noCompletion = (): Promise<never> =>
   Promise.reject(new SidelaneError('not_supported', 'ctx.complete ends one row: a batch handler answers for many'));
+
+/** The signal stays lazy: a spread would build it. */
+function withoutCompletion(context: JobContext): JobContext {
+  return Object.create(context, { complete: { value: noCompletion, enumerable: true } }) as JobContext;
+}

@@ -65,19 +65,18 @@ export class LongRun {
 
   /** What the result says about the target; and a row that keeps ending unknown while others succeed is charged. */
   private tellPause({ row, target, passed }: RunningRow, result: RunResult): RunResult {
-    const id = row._id.toHexString();
     const atLeastOnce = target.delivery_mode === DeliveryMode.atLeastOnce;
     const charged: RunResult =
-      result.kind === 'unknown' && atLeastOnce && this.pause.endedUnknownAgain(target.name, id)
+      result.kind === 'unknown' && atLeastOnce && this.pause.endedUnknownAgain(target.name, row._id.toHexString())
         ? { kind: 'answered', error: result.error }
         : result;
     const verdict = targetVerdict(charged, target.delivery_mode);
     if (verdict === 'up') this.pause.up(target.name, passed);
     if (verdict === 'down') {
-      this.pause.down(target.name, id, 'error' in charged ? charged.error : undefined, passed);
+      this.pause.down(target.name, row._id.toHexString(), 'error' in charged ? charged.error : undefined, passed);
     }
     if (verdict === 'silent' && passed !== 'open') this.pause.unused(target.name, passed);
-    if (charged.kind === 'success') this.pause.forget(id);
+    if (charged.kind === 'success') this.pause.forget(row);
     return charged;
   }
 }

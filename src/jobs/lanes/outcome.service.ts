@@ -80,9 +80,8 @@ export class JobOutcome {
     const prepared = emptyOutcome(scope);
     const stamped: JobDoc[] = [];
     for (const [row, result] of results) {
-      const decision = decideRow(row, result, rulesFor(target, row.code), now, this.random());
-      const run = this.runRecord(target, { token, now, ms, class: result.kind });
-      this.place(prepared, { target, row, decision, run, stamped });
+      const decision = decideRow(row, result, rulesFor(target, row.code), now, this.random);
+      this.place(prepared, { target, row, decision, run: { token, now, ms, class: result.kind }, stamped });
       if (releasesFollowers(row, decision)) prepared.release.push(row);
       prepared.events.push(...eventsOf(row, result, decision, ms));
     }
@@ -177,7 +176,13 @@ export class JobOutcome {
       decision,
       run,
       stamped,
-    }: { target: RegisteredTarget; row: JobDoc; decision: RowDecision; run: RunRecord; stamped: JobDoc[] },
+    }: {
+      target: RegisteredTarget;
+      row: JobDoc;
+      decision: RowDecision;
+      run: Pick<RunRecord, 'token' | 'now' | 'ms' | 'class'>;
+      stamped: JobDoc[];
+    },
   ): void {
     switch (decision.do) {
       case 'nothing':
@@ -198,15 +203,15 @@ export class JobOutcome {
         return;
       case 'dead':
         if (target.on_dead) {
-          const [operation, ...unlessMatched] = failureOperations(row, decision, run);
+          const [operation, ...unlessMatched] = failureOperations(row, decision, this.runRecord(target, run));
           prepared.dead.push({ row, operation: operation as UpdateOne, unlessMatched, target });
           return;
         }
-        prepared.operations.push(...failureOperations(row, decision, run));
+        prepared.operations.push(...failureOperations(row, decision, this.runRecord(target, run)));
         prepared.rows.push(row);
         return;
       case 'retry':
-        prepared.operations.push(...failureOperations(row, decision, run));
+        prepared.operations.push(...failureOperations(row, decision, this.runRecord(target, run)));
         prepared.rows.push(row);
     }
   }

@@ -21,7 +21,7 @@ const START_WITHIN_MS = 1_000;
 
 export interface Admission {
   readonly batch: JobDoc[][];
-  readonly rest: JobDoc[][];
+  readonly rest: (readonly JobDoc[])[];
   /** First rows of their keys that must wait, or have no rate key: each with its result. Their keys are in none of the two. */
   readonly refused: RunResults;
   /** Monotonic time after which nothing of the batch may start any more. */
@@ -40,7 +40,7 @@ export class RateLimiter {
    * Fast lane: cuts a batch down to what may start. Keys of `rest` whose head waits for the same slots wait with them, so
    * that a page full of one rate key asks once.
    */
-  async admit(target: RegisteredTarget, cut: { batch: JobDoc[][]; rest: JobDoc[][] }): Promise<Admission> {
+  async admit(target: RegisteredTarget, cut: { batch: JobDoc[][]; rest: (readonly JobDoc[])[] }): Promise<Admission> {
     if (!target.rate_limit) return { ...cut, refused: new Map(), start_by: Infinity };
     const start_by = this.clock.monotonic() + START_WITHIN_MS;
     const running = new Set(cut.batch.map(([head]) => head!.order_key));

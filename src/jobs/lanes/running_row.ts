@@ -3,6 +3,7 @@ import { InvalidInputError } from '../../common/errors.js';
 import type { RunResult } from '../policy/outcome.js';
 import type { JobDoc, JobProgress } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
+import { LazyAbort } from './lazy_abort.js';
 import type { Passed } from './target_pause.js';
 
 /** Why a run was called off; `signal.reason` of the handler. */
@@ -19,7 +20,7 @@ export class RunCalledOff extends Error {
 const MAX_NOTE_CHARS = 500;
 
 export class RunningRow {
-  readonly abort = new AbortController();
+  readonly abort = new LazyAbort();
   /** The handler has come back; only the outcome is still to be written. */
   ended = false;
   calledOff: RunCalledOff['why'] | undefined;

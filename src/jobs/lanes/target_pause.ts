@@ -180,8 +180,9 @@ export class TargetPause implements OnModuleInit {
     return this.unknownEnds.again(target, row);
   }
 
-  forget(row: string): void {
-    this.unknownEnds.forget(row);
+  /** The row ended well. */
+  forget(row: { _id: { toHexString(): string } }): void {
+    if (!this.unknownEnds.empty) this.unknownEnds.forget(row._id.toHexString());
   }
 
   private async askForPermit(copy: PauseCopy): Promise<Gate> {

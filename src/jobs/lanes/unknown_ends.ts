@@ -26,6 +26,11 @@ export class UnknownEnds {
     return before !== undefined && answers > before;
   }
 
+  /** Nothing is remembered: nothing to forget, as nearly always. */
+  get empty(): boolean {
+    return this.ends.size === 0;
+  }
+
   forget(row: string): void {
     this.ends.delete(row);
   }

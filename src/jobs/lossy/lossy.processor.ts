@@ -11,6 +11,7 @@ import { within } from '../../common/utils/within.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobRunner } from '../lanes/job_runner.js';
+import { LazyAbort } from '../lanes/lazy_abort.js';
 import { rowRef } from '../lanes/row_ref.js';
 import { RunCalledOff } from '../lanes/running_row.js';
 import { GIVE_UP_MS } from '../lanes/shutdown.js';
@@ -23,7 +24,7 @@ import { LossyDrops } from './lossy_drops.js';
 
 @Injectable()
 export class LossyProcessor {
-  private readonly running = new Map<Promise<void>, AbortController>();
+  private readonly running = new Map<Promise<void>, LazyAbort>();
   private stopping = false;
   private started = false;
 
@@ -72,7 +73,7 @@ export class LossyProcessor {
   }
 
   private track(job: BullJob<unknown>): Promise<void> {
-    const abort = new AbortController();
+    const abort = new LazyAbort();
     const run = this.process(job, abort);
     const settled = run.catch(() => undefined).then(() => void this.running.delete(settled));
     this.running.set(settled, abort);
@@ -80,7 +81,7 @@ export class LossyProcessor {
   }
 
   /** Rejects when the job failed, so that Bull's own counters tell the truth; the job is removed either way. */
-  private async process(job: BullJob<unknown>, abort: AbortController): Promise<void> {
+  private async process(job: BullJob<unknown>, abort: LazyAbort): Promise<void> {
     const name = targetOf(job.data);
     const target = name === undefined ? undefined : this.targets.get(name);
     if (!target?.lossy) return this.drop(name ?? 'unknown', name === undefined ? 'malformed' : 'unknown_target');

@@ -60,9 +60,9 @@ export function takeBatch<Row extends OrderedRow>(
   sequences: readonly (readonly Row[])[],
   limits: BatchLimits,
   suspect: (row: Row) => boolean,
-): { batch: Row[][]; rest: Row[][] } {
+): { batch: Row[][]; rest: (readonly Row[])[] } {
   const batch: Row[][] = [];
-  const rest: Row[][] = [];
+  const rest: (readonly Row[])[] = [];
   let rows = 0;
   let bytes = 0;
   let closed = false;
@@ -82,7 +82,8 @@ export function takeBatch<Row extends OrderedRow>(
       if (alone) closed = true;
     }
     if (taken > 0) batch.push(sequence.slice(0, taken));
-    if (taken < sequence.length) rest.push(sequence.slice(taken));
+    if (taken === 0) rest.push(sequence);
+    else if (taken < sequence.length) rest.push(sequence.slice(taken));
   }
   return { batch, rest };
 }

@@ -56,7 +56,8 @@ export function decideRow(
   result: RunResult,
   rules: OutcomeRules,
   now: Date,
-  random: number,
+  /** Chance, asked for only where it is used: from 0 up to, not including, 1. */
+  random: () => number,
 ): RowDecision {
   switch (result.kind) {
     case 'success':
@@ -88,9 +89,9 @@ export function decideRow(
   }
 }
 
-function charge(attempts: number, error: unknown, rules: OutcomeRules, now: Date, random: number): RowDecision {
+function charge(attempts: number, error: unknown, rules: OutcomeRules, now: Date, random: () => number): RowDecision {
   if (attempts >= rules.max_attempts) return { do: 'dead', attempts, error };
-  const next_run_at = new Date(now.getTime() + retryDelayMs(attempts, rules.retry, random));
+  const next_run_at = new Date(now.getTime() + retryDelayMs(attempts, rules.retry, random()));
   return { do: 'retry', attempts, next_run_at, error };
 }
 

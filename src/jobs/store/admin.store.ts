@@ -2,6 +2,7 @@
  * What admins read of `jobs`. Promises: every value of a filter is compared as it is, never taken for an operator; a
  * payload leaves only through `findDetail`; a count looks at no more rows than it is told.
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { mongo, Types } from 'mongoose';
 import type { JobStatus } from '../jobs.types.js';
 import type { JobsCollections } from './collections.js';
@@ -38,8 +39,7 @@ export async function listJobs(
         projection: LISTED,
         sort: { _id: -1 },
         skip: page.skip,
-        limit: page.limit,
-        singleBatch: true,
+        ...oneBatch(page.limit),
         ...newestFirst(filter),
       },
     )

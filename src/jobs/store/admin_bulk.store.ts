@@ -2,6 +2,7 @@
  * Bulk actions on DEAD rows, slice by slice, so that no transaction grows with the backlog. A slice is read outside of
  * its transaction and changed inside, guarded by DEAD: rows that another admin was faster with simply do not count.
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { ClientSession, mongo, Types } from 'mongoose';
 import { REVIVED } from './admin_change.store.js';
 import type { BoundedCount } from './admin.store.js';
@@ -31,7 +32,7 @@ export async function readSlice(
   const conditions = after ? { $and: [deadRows(filter), { _id: { $gt: after } }] } : deadRows(filter);
   // The index whose order is the slice's: a planner must not read a whole backlog to sort it.
   const hint = filter.ids ? {} : { hint: filter.target === undefined ? 'admin' : 'dead' };
-  return jobs.find(conditions, { projection: SLICE, sort: { _id: 1 }, limit, singleBatch: true, ...hint }).toArray();
+  return jobs.find(conditions, { projection: SLICE, sort: { _id: 1 }, ...oneBatch(limit), ...hint }).toArray();
 }
 
 /** Rows that match, up to `most`. */

@@ -2,6 +2,7 @@
  * The keys of the fast lane as they stand in order, for the search of keys whose head waits. Each read is one range of
  * the index `in_order` and stops at its limit, however many rows wait.
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { mongo } from 'mongoose';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
@@ -42,8 +43,7 @@ export async function readKeysBehind(
         {
           projection: WAITING,
           sort: { target: 1, partition: 1, order_key: 1, version: 1, _id: 1 },
-          limit: limit - rows.length,
-          singleBatch: true,
+          ...oneBatch(limit - rows.length),
           hint: 'in_order',
         },
       )

@@ -1,4 +1,5 @@
 /** The audit of admin changes: written in the transaction of the change, never taken back; only the count of one bulk action grows. */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { ClientSession, Types } from 'mongoose';
 import type { JobsCollections } from './collections.js';
 import type { AuditDoc } from './jobs.schema.js';
@@ -14,7 +15,7 @@ export async function listAudit(
   { before, limit }: { before?: Types.ObjectId | undefined; limit: number },
 ): Promise<AuditDoc[]> {
   const filter = before ? { _id: { $lt: before } } : {};
-  return audit.find(filter, { sort: { _id: -1 }, limit, singleBatch: true }).toArray();
+  return audit.find(filter, { sort: { _id: -1 }, ...oneBatch(limit) }).toArray();
 }
 
 /** Counts what one more transaction of the same action changed: one row per action, as true as what is committed. */

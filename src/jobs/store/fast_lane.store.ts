@@ -2,6 +2,7 @@
  * Reads and defers the rows of the fast lane. Every read is bounded by its limit, served in index order, and names
  * `status` and `lane` so that the partial indexes apply.
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { Types } from 'mongoose';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
@@ -28,7 +29,7 @@ export async function findCellsWithWork(
   }));
   const filter = branches.length === 1 ? branches[0]! : { $or: branches };
   return jobs
-    .find(filter, { projection: { _id: 0, target: 1, partition: 1 }, limit, singleBatch: true })
+    .find(filter, { projection: { _id: 0, target: 1, partition: 1 }, ...oneBatch(limit) })
     .toArray() as Promise<CellId[]>;
 }
 
@@ -45,8 +46,7 @@ export async function probeDueKeys(
       {
         projection: { _id: 0, order_key: 1 },
         sort: { next_run_at: 1, _id: 1 },
-        limit,
-        singleBatch: true,
+        ...oneBatch(limit),
         hint: 'due_fast',
       },
     )
@@ -69,10 +69,29 @@ export async function readOrdered(
   return jobs
     .find(
       { ...PENDING_FAST, target, partition, order_key },
-      { sort: { order_key: 1, version: 1, _id: 1 }, limit, singleBatch: true, hint: 'in_order' },
+      {
+        projection: RUN_FIELDS,
+        sort: { order_key: 1, version: 1, _id: 1 },
+        ...oneBatch(limit),
+        hint: 'in_order',
+      },
     )
-    .toArray();
+    .toArray()
+    .then((rows) => rows.map((row) => Object.assign(row, { target, partition, lane: 'fast', status: 'PENDING' })));
 }
+
+/** What a run needs of its row; the rest of it is known from the query, or nobody's business but an admin's. */
+const RUN_FIELDS = {
+  lane: 0,
+  status: 0,
+  target: 0,
+  partition: 0,
+  priority: 0,
+  run_at: 0,
+  updated_at: 0,
+  history: 0,
+  last_error: 0,
+} as const;
 
 export interface Head extends CellId {
   readonly _id: Types.ObjectId;

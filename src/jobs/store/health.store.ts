@@ -2,6 +2,7 @@
  * What health checks and metrics ask the database. Reads only. Every read is one seek per name or partition asked for, in
  * index order, and stops at its limit: none of them grows with the backlog, the paused rows or DEAD (invariant 10).
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { JobLane, JobStatus } from '../jobs.types.js';
 import type { JobsCollections } from './collections.js';
 
@@ -97,7 +98,7 @@ export async function partitionsWithDueRows(
         partition: { $in: [...partitions] },
         next_run_at: { $lte: now },
       },
-      { projection: { _id: 0, partition: 1 }, limit, singleBatch: true, hint: 'due_fast' },
+      { projection: { _id: 0, partition: 1 }, ...oneBatch(limit), hint: 'due_fast' },
     )
     .toArray();
   return [...new Set(rows.map(({ partition }) => partition))].sort((a, b) => a - b);
@@ -141,8 +142,7 @@ export async function oldestDueFast(
           {
             projection: { _id: 0, next_run_at: 1 },
             sort: { next_run_at: 1, _id: 1 },
-            limit: 1,
-            singleBatch: true,
+            ...oneBatch(1),
             hint: 'due_fast',
           },
         )

@@ -5,6 +5,7 @@
  * token. A write that matches nothing means that somebody else was first, a normal result. Reads name `status` and
  * `lane`, so that the partial indexes apply, one target at a time: there priority and due time come in index order.
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { mongo, Types } from 'mongoose';
 import { JobStatus } from '../jobs.types.js';
 import type { JobsCollections } from './collections.js';
@@ -25,7 +26,7 @@ export async function findTargetsWithWork(
   const rows = await jobs
     .find(
       { ...PENDING_LONG, target, priority: { $gte: 1 }, next_run_at: { $lte: now } },
-      { projection: { _id: 0, target: 1 }, limit, singleBatch: true, hint: 'due_long' },
+      { projection: { _id: 0, target: 1 }, ...oneBatch(limit), hint: 'due_long' },
     )
     .toArray();
   return [...new Set(rows.map((row) => row.target))];
@@ -45,8 +46,7 @@ export async function readDue(
       {
         projection: { _id: 1, target: 1, code: 1, priority: 1, next_run_at: 1 },
         sort: { priority: -1, next_run_at: 1, _id: 1 },
-        limit,
-        singleBatch: true,
+        ...oneBatch(limit),
         hint: 'due_long',
       },
     )
@@ -92,8 +92,23 @@ export async function readClaimed(
   ids: readonly Types.ObjectId[],
   claim_token: string,
 ): Promise<JobDoc[]> {
-  return jobs.find({ _id: { $in: [...ids] }, status: 'RUNNING', claim_token }).toArray();
+  return jobs.find({ _id: { $in: [...ids] }, status: 'RUNNING', claim_token }, { projection: RUN_FIELDS }).toArray();
 }
+
+/** A run does not need these of its row. */
+const RUN_FIELDS = {
+  status: 0,
+  partition: 0,
+  order_key: 0,
+  priority: 0,
+  run_at: 0,
+  updated_at: 0,
+  claimed_by: 0,
+  lease_until: 0,
+  history: 0,
+  last_error: 0,
+  bytes: 0,
+} as const;
 
 /**
  * Claims one row of an exclusive code. The unique index `running` decides over all pods: `busy` means that this place of
@@ -189,7 +204,7 @@ export async function findExpired(
   return jobs
     .find(
       { status: 'RUNNING', lease_until: { $lte: now }, target: { $in: [...targets] } },
-      { projection: { payload: 0, headers: 0 }, sort: { lease_until: 1 }, limit, singleBatch: true, hint: 'leases' },
+      { projection: { payload: 0, headers: 0 }, sort: { lease_until: 1 }, ...oneBatch(limit), hint: 'leases' },
     )
     .toArray();
 }

@@ -6,7 +6,13 @@ import { deleteOperations, doneUpdate, fenceOf, type Operation, type ReadRow } f
 
 /** Deletes finished rows; the answer may be short of `rows` when somebody else ended a row meanwhile. */
 export async function deleteFinished({ jobs }: JobsCollections, rows: readonly ReadRow[]): Promise<number> {
-  const result = await jobs.bulkWrite(deleteOperations(rows), { ordered: false });
+  const operations = deleteOperations(rows);
+  // Nearly always one statement: a plain delete costs the driver half of what a bulk write does.
+  const [only] = operations;
+  const result =
+    operations.length === 1 && only && 'deleteMany' in only
+      ? await jobs.deleteMany(only.deleteMany.filter)
+      : await jobs.bulkWrite(operations, { ordered: false });
   return result.deletedCount;
 }
 

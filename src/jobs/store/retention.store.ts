@@ -6,6 +6,7 @@
  * a row that was retried between our look and our delete does not match. If we die between the two, or the reply is
  * lost, the next pass finds what is left.
  */
+import { oneBatch } from '../../common/utils/one_batch.js';
 import type { mongo, Types } from 'mongoose';
 import { JobStatus } from '../jobs.types.js';
 import type { JobsCollections } from './collections.js';
@@ -20,7 +21,7 @@ function expired(now: Date): mongo.Filter<JobDoc> {
 export async function findExpired({ jobs }: JobsCollections, now: Date, limit: number): Promise<Types.ObjectId[]> {
   const options = { projection: { _id: 1 }, sort: { expire_at: 1 }, hint: 'expiry' } as const;
   // `batchSize`: a first batch would otherwise end after 101 rows, and a second one be asked for.
-  const rows = await jobs.find(expired(now), { ...options, limit, batchSize: limit, singleBatch: true }).toArray();
+  const rows = await jobs.find(expired(now), { ...options, ...oneBatch(limit) }).toArray();
   return rows.map((row) => row._id);
 }
 
