@@ -27,9 +27,10 @@ async function main(args: readonly string[]): Promise<void> {
     if (args.includes('--json')) console.log(JSON.stringify(found));
     else
       console.table(
-        found.map(({ query, command, indexes, sorts, keys, documents, returned, pages, most }) => ({
-          ...{ query, command, index: indexes.join(' ') || 'COLLSCAN', sorts, keys, documents, returned, pages, most },
-        })),
+        found.map(({ query, command, indexes, sorts, keys, documents, returned, pages, most }) => {
+          const index = indexes.join(' ') || 'COLLSCAN';
+          return { query, command, index, sorts, keys, documents, returned, pages, most };
+        }),
       );
   } finally {
     await dropAndClose(connection);

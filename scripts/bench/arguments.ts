@@ -1,9 +1,10 @@
 // The command line of the benches, as words. Pure.
-export const USAGE = 'usage: npm run bench -- <name…> | all [--json] [--quick] [--scale F] [--rounds N]';
+export const USAGE = 'usage: npm run bench -- <name…> | all [--json | --markdown] [--quick] [--scale F] [--rounds N]';
 
 export interface Wish {
   names: string[];
-  json: boolean;
+  /** Default: text for a terminal. */
+  format: 'text' | 'json' | 'markdown';
   quick: boolean;
   scale: number;
   rounds: number;
@@ -14,10 +15,10 @@ const QUICK_ROUNDS = 1;
 const ROUNDS = 5;
 
 export function parseArguments(words: readonly string[], known: readonly string[]): Wish | { fault: string } {
-  const wish: Wish = { names: [], json: false, quick: false, scale: 1, rounds: 0 };
+  const wish: Wish = { names: [], format: 'text', quick: false, scale: 1, rounds: 0 };
   const left = [...words];
   for (let word = left.shift(); word !== undefined; word = left.shift()) {
-    if (word === '--json') wish.json = true;
+    if (word === '--json' || word === '--markdown') wish.format = word === '--json' ? 'json' : 'markdown';
     else if (word === '--quick') wish.quick = true;
     else if (word === '--scale' || word === '--rounds') {
       const value = Number(left.shift());

@@ -1,11 +1,13 @@
-// `npm run bench -- <name…> | all [--json] [--quick] [--scale F] [--rounds N]`: every figure is a ratio measured in this
+// `npm run bench -- <name…> | all [--json | --markdown] [--quick] [--scale F] [--rounds N]`: every figure is a ratio measured in this
 // run (measure.ts). The exit code is 1 when a figure that must be reached was not; a quick run never fails on a figure.
 import { up } from '../services/services.js';
 import type { Bench, BenchContext } from './bench.types.js';
 import { parseArguments, USAGE } from './arguments.js';
 import { BENCHES } from './benches.js';
 import type { BenchResult } from './measure.js';
-import { asText } from './report.js';
+import { asMarkdown, asText } from './report.js';
+
+const PRINT = { text: asText, markdown: asMarkdown, json: (result: BenchResult): string => JSON.stringify(result) };
 
 async function main(): Promise<number> {
   const wish = parseArguments(process.argv.slice(2), [...BENCHES.keys()]);
@@ -28,7 +30,7 @@ async function main(): Promise<number> {
   let missed = 0;
   for (const name of wish.names) {
     const result = await runBench(BENCHES.get(name)!, context);
-    console.log(wish.json ? JSON.stringify(result) : asText(result));
+    console.log(PRINT[wish.format](result));
     missed += result.ratios.filter(({ reached }) => reached === false).length;
   }
   return missed > 0 && !wish.quick ? 1 : 0;

@@ -1,7 +1,7 @@
 /** The command line of the benches, and what they print. */
 import { describe, expect, it } from '@jest/globals';
 import { parseArguments } from '../../scripts/bench/arguments.js';
-import { asText } from '../../scripts/bench/report.js';
+import { asMarkdown, asText } from '../../scripts/bench/report.js';
 
 const KNOWN = ['fast-lane', 'idle'];
 
@@ -9,7 +9,7 @@ describe('the arguments', () => {
   it('name benches, each once, in the order given', () => {
     expect(parseArguments(['idle', 'fast-lane', 'idle'], KNOWN)).toEqual({
       names: ['idle', 'fast-lane'],
-      json: false,
+      format: 'text',
       quick: false,
       scale: 1,
       rounds: 5,
@@ -17,7 +17,7 @@ describe('the arguments', () => {
   });
 
   it('stand for all benches', () => {
-    expect(parseArguments(['all', '--json'], KNOWN)).toMatchObject({ names: KNOWN, json: true });
+    expect(parseArguments(['all', '--json'], KNOWN)).toMatchObject({ names: KNOWN, format: 'json' });
   });
 
   it('shrink a quick run to one round, unless told otherwise', () => {
@@ -36,6 +36,24 @@ describe('the arguments', () => {
     [['idle', '--rounds', '0']],
     [['idle', '--fast']],
   ])('%j are refused', (words) => expect(parseArguments(words, KNOWN)).toHaveProperty('fault'));
+});
+
+describe('the tables', () => {
+  it('show what was missed', () => {
+    const text = asMarkdown({
+      bench: 'idle',
+      cases: [{ name: '1 pod', value: 0.5, unit: 'commands/s', spread: [0.4, 0.6] }],
+      ratios: [
+        { name: 'a', value: 1, spread: [1, 2], must: '>= 2', reached: false },
+        { name: 'c', value: 3, spread: [3, 3], must: '', reached: null },
+      ],
+      notes: ['quiet'],
+    });
+    expect(text).toContain('| a | **1** | 1 .. 2 | >= 2 | missed |');
+    expect(text).toContain('| c | **3** | 3 .. 3 |  |  |');
+    expect(text).toContain('| 1 pod | 0.5 | commands/s | 0.4 .. 0.6 |');
+    expect(text).toContain('- quiet');
+  });
 });
 
 describe('the report', () => {
