@@ -4,7 +4,7 @@ import { agenda } from './benches/agenda.bench.js';
 import { backlog } from './benches/backlog.bench.js';
 import { bullmq } from './benches/bullmq.bench.js';
 import { enqueue } from './benches/enqueue.bench.js';
-import { fastLane } from './benches/fast_lane.bench.js';
+import { fastLane, fastLaneNetwork } from './benches/fast_lane.bench.js';
 import { fastLaneOnce } from './benches/fast_lane_once.bench.js';
 import { idle } from './benches/idle.bench.js';
 import { latency } from './benches/latency.bench.js';
@@ -13,6 +13,7 @@ import { memory } from './benches/memory.bench.js';
 
 const ALL: readonly Bench[] = [
   fastLane,
+  fastLaneNetwork,
   fastLaneOnce,
   enqueue,
   agenda,
