@@ -23,6 +23,7 @@ import { RateLimiter } from './lanes/rate_limiter.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
 import { ClaimKeeper } from './lanes/claim_keeper.js';
 import { ClaimSweeper } from './lanes/claim_sweeper.js';
+import { LivePods } from './lanes/live_pods.js';
 import { LongClaims } from './lanes/long_claims.js';
 import { LongLaneWorker } from './lanes/long_lane.worker.js';
 import { LongRun } from './lanes/long_run.js';
@@ -94,6 +95,7 @@ const PARTS: Provider[] = [
   SideEffectService,
   AdminAudit,
   TakeoverJudge,
+  LivePods,
   PartitionLeaseService,
   TargetPause,
   JobRunner,

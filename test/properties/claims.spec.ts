@@ -1,7 +1,7 @@
 /** Which rows a pod claims, and what becomes of them when it dies: rules that hold for every input. */
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
-import { freePlaces, placeOf, planClaims, type Candidate } from '../../src/jobs/policy/claim_plan.js';
+import { freePlaces, ownShare, placeOf, planClaims, type Candidate } from '../../src/jobs/policy/claim_plan.js';
 import { judgeExpired } from '../../src/jobs/policy/reclaim.js';
 import { retryDelayMs, retryPolicyFault } from '../../src/jobs/policy/retry.js';
 
@@ -62,6 +62,34 @@ describe('a plan of claims', () => {
         if (least) expect(passedOver.every((row) => row.priority <= least.priority)).toBe(true);
       }),
     );
+  });
+});
+
+describe('the share of a pod', () => {
+  const rows = (count: number): Candidate[] =>
+    Array.from({ length: count }, (_, index) => ({
+      _id: { toHexString: () => index.toString(16).padStart(24, '0') },
+      target: 'a',
+      code: 'x',
+      priority: 2,
+      next_run_at: new Date(0),
+    }));
+
+  it('shares of all pods are apart and add up to what they read, while it is enough for all', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 50 }), (count, slots) => {
+        const read = rows(slots * count);
+        const shares = Array.from({ length: count }, (_, rank) => ownShare(read, slots, { rank, count }));
+        expect(new Set(shares.flat()).size).toBe(read.length);
+        expect(shares.flat()).toHaveLength(read.length);
+      }),
+    );
+  });
+
+  it('a pod whose share is too small for half of its slots takes whatever there is', () => {
+    const read = rows(6);
+    expect(ownShare(read, 10, { rank: 0, count: 2 })).toEqual(read);
+    expect(ownShare(read, 6, { rank: 0, count: 2 })).toHaveLength(3);
   });
 });
 

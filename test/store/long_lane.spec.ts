@@ -159,6 +159,29 @@ describe('long lane', () => {
       );
     });
 
+    it('pods that know of each other claim different rows of a backlog: no claim loses a row', async () => {
+      const clock = new FakeClock();
+      const gate = new Gate();
+      const pods = [];
+      for (let index = 0; index < 4; index++) pods.push(await db.pod({}, [gate.target()], clock));
+      for (let beat = 0; beat < 2; beat++) for (const pod of pods) await pod.leases.heartbeat();
+      await pods[0]!.sideEffect.enqueueMany(many(200));
+      for (let round = 0; round < 4; round++) {
+        await Promise.all(pods.map((pod) => pod.longLane.startOnce()));
+        gate.open();
+        await Promise.all(pods.map((pod) => pod.longLane.idle()));
+      }
+      const claims = pods.flatMap((pod) => pod.eventsOf('claimed'));
+      expect(claims.filter(({ conflicts }) => conflicts > 0)).toEqual([]);
+      expect(gate.seen.length).toBeGreaterThan(100);
+      while (gate.seen.length < 200) {
+        await Promise.all(pods.map((pod) => pod.longLane.startOnce()));
+        gate.open();
+        await Promise.all(pods.map((pod) => pod.longLane.idle()));
+      }
+      expect(await pods[0]!.jobs.countDocuments()).toBe(0);
+    });
+
     it('a target this pod does not know is left alone and spends no attempt', async () => {
       const knowing = await db.pod({}, [new Recorder().target()]);
       const other = await db.pod({}, [new Recorder().target({ name: 'other:thing' })]);

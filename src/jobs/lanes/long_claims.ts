@@ -6,11 +6,12 @@ import { crashPoint } from '../../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import { freePlaces, planClaims } from '../policy/claim_plan.js';
+import { freePlaces, ownShare, planClaims } from '../policy/claim_plan.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import * as store from '../store/long_lane.store.js';
 import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
+import { LivePods } from './live_pods.js';
 import { POD, type Pod } from './pod.js';
 import { RunningRow } from './running_row.js';
 import { TargetPause, type Probe } from './target_pause.js';
@@ -32,6 +33,9 @@ interface Unanswered {
 /** Rows a cold check reads to find the targets that have work. */
 const COLD_CHECK_LIMIT = 256;
 
+/** Rows one claim looks at, of one target. */
+const MOST_CANDIDATES = 1_000;
+
 @Injectable()
 export class LongClaims {
   /** The last round won something, or lost it to another pod: there may be more. Busy codes alone are no progress. */
@@ -48,6 +52,7 @@ export class LongClaims {
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
     @Inject(TargetPause) private readonly pause: TargetPause,
+    @Inject(LivePods) private readonly pods: LivePods,
   ) {}
 
   async findWork(targets: readonly string[]): Promise<string[]> {
@@ -117,21 +122,29 @@ export class LongClaims {
   ): Promise<store.DueRow[]> {
     const now = this.clock.now();
     const perCode = countByCode(taken);
-    const reads = open.map(async ({ target, places }) => {
+    const reads = open.map(async ({ target, places, probe }) => {
       const most = target.max_running;
+      const wanted = Math.min(slots, places);
       const busy = most === undefined ? [] : [...perCode].filter(([, count]) => count >= most).map(([code]) => code);
-      // A limited target's first rows may all be of one code: look at a few more than can start.
-      const wanted = most === undefined ? Math.min(slots, places) : slots;
-      const limit = this.pause.causeOf(target.name) === undefined ? wanted : 2; // a probe, and another choice for it
+      const limit = this.readLimit(target, wanted, slots, probe);
       const rows = await store.readDue(this.collections, { target: target.name, busy, now, limit });
-      if (rows.length === limit) stillHot(target.name);
-      return this.causeLast(target.name, rows);
+      const mine = most === undefined && !probe ? ownShare(rows, wanted, this.pods.share) : rows;
+      if (rows.length === limit || rows.length > wanted || mine.length < rows.length) stillHot(target.name);
+      return this.causeLast(target.name, mine);
     });
     return (await Promise.all(reads)).flat();
   }
 
+  /** Rows to look at: as many as all pods together want, so that each finds its share among them. */
+  private readLimit(target: RegisteredTarget, wanted: number, slots: number, probe: Probe | undefined): number {
+    if (probe) return 2; // the probe, and another choice for it
+    // A limited target's first rows may all be of one code: look at a few more than can start.
+    if (target.max_running !== undefined) return slots;
+    return Math.min(wanted * this.pods.share.count, MOST_CANDIDATES);
+  }
+
   /** The row that found its target down is no probe if another can be: it alone may be the trouble. */
-  private causeLast(target: string, rows: store.DueRow[]): store.DueRow[] {
+  private causeLast(target: string, rows: readonly store.DueRow[]): readonly store.DueRow[] {
     const cause = this.pause.causeOf(target);
     if (cause === undefined || rows.length < 2) return rows;
     return rows.filter((row) => row._id.toHexString() !== cause);

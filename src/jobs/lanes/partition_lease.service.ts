@@ -19,6 +19,7 @@ import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js'
 import type { PartitionDoc } from '../store/jobs.schema.js';
 import * as store from '../store/partition_lease.store.js';
 import { JobTargetsRegistry } from '../targets/job_targets.registry.js';
+import { LivePods } from './live_pods.js';
 import { OwnedPartition } from './owned_partition.js';
 import { POD, type Pod } from './pod.js';
 import { TakeoverJudge } from './takeover_judge.js';
@@ -47,6 +48,7 @@ export class PartitionLeaseService {
     @Inject(POD) private readonly pod: Pod,
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(TakeoverJudge) private readonly judge: TakeoverJudge,
+    @Inject(LivePods) private readonly livePods: LivePods,
     @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
   ) {}
 
@@ -103,6 +105,7 @@ export class PartitionLeaseService {
     if (!this.leaving) await store.beatHeart(this.collections, this.workerFacts(now), now);
     const since = new Date(now.getTime() - worker_ttl_ms);
     const pods = await store.livePods(this.collections, JobLane.fast, since);
+    this.livePods.tell(pods, this.pod.id);
     const { owned, free } = await store.readOwnedAndFree(this.collections, { owner: this.pod.id, now });
     await this.reconcile(owned, asked + ttl_ms, until);
     if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), free);

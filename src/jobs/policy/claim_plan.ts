@@ -19,6 +19,23 @@ export interface ClaimLimits {
   readonly running: ReadonlyMap<string, number>;
 }
 
+/** Where a pod stands among the pods that claim: which rows it leaves to the others while all have enough. */
+export interface Share {
+  readonly rank: number;
+  readonly count: number;
+}
+
+/**
+ * With a backlog every pod reads the same most urgent rows, and all but one lose each of them. So while a pod's own share
+ * of what it read keeps at least half of its slots busy, it leaves the others' rows alone; else it takes whatever there
+ * is. Rows of a pod that is full or gone gather at the head of what the others read, until they are taken too.
+ */
+export function ownShare<Row extends Candidate>(rows: readonly Row[], slots: number, share: Share): readonly Row[] {
+  if (share.count === 1) return rows;
+  const own = rows.filter((row) => Number.parseInt(row._id.toHexString().slice(-4), 16) % share.count === share.rank);
+  return own.length >= slots / 2 ? own : rows;
+}
+
 /** By priority, then due time, then age; rows of a code beyond its places wait. */
 export function planClaims<Row extends Candidate>(candidates: readonly Row[], limits: ClaimLimits): Row[] {
   const left = new Map(limits.perTarget);
