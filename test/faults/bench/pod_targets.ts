@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   JobRejected,
-  SideEffectService,
+  type SideEffectService,
   TargetUnreachable,
   type Job,
   type JobContext,
