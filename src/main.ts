@@ -1,6 +1,6 @@
 /**
- * One pod of the sample. Environment: `MONGO_URI`, `KAFKA_BROKERS`, `KAFKA_TARGET_TOPICS`, `HOST`, `PORT` (0: any free
- * one). Prints `listening <port>` once requests are answered; ends in order on SIGTERM, with exit code 0.
+ * One pod of the sample. Environment: `MONGO_URI`, `KAFKA_BROKERS`, `KAFKA_TARGET_TOPICS`, `QUEUE_REDIS_URL` (wakes the
+ * other pods; may be missing), `JOBS_HINTS`, `JOBS_WORKERS`, `ADMIN_TOKENS`, `HOST`, `PORT` (0: any free one). Prints `listening <port>` once requests are answered; ends in order on SIGTERM, with exit code 0.
  */
 import 'reflect-metadata';
 import { NestFactory } from '@nestjs/core';

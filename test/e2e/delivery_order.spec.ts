@@ -1,4 +1,4 @@
-/** The sample application through HTTP: one change, one transaction, one event. Its lanes are off; the rows are read. */
+/** The sample application through HTTP: one change, one transaction, one event. Its lanes stand still; the rows are read. */
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import { getConnectionToken, MongooseModule } from '@nestjs/mongoose';
@@ -9,9 +9,12 @@ import type { Server } from 'node:http';
 import request from 'supertest';
 import { DELIVERY_ORDER_TOPICS } from '../../src/examples/delivery_order/delivery_order.events.js';
 import { DeliveryOrderModule } from '../../src/examples/delivery_order/delivery_order.module.js';
+import { DeliverySummaryService } from '../../src/examples/delivery_order/delivery_summary.service.js';
 import { setUpHttp } from '../../src/examples/delivery_order/http.setup.js';
-import { JobsModule, JobsWorkersModule } from '../../src/index.js';
+import { JobsModule, JobsWorkersModule, SchedulesModule, type SlotRun } from '../../src/index.js';
+import { LongLaneWorker } from '../../src/jobs/lanes/long_lane.worker.js';
 import { KafkaModule } from '../../src/kafka/kafka.module.js';
+import { HeaderRoleGuard } from '../support/admin_app.js';
 
 const ORDERS = '/api/v1/delivery-orders';
 
@@ -52,7 +55,8 @@ beforeAll(async () => {
   const module = await Test.createTestingModule({
     imports: [
       MongooseModule.forRoot(process.env['MONGO_URI']!, { dbName }),
-      JobsModule.forRoot({ workers: 'off', partitions: 4 }),
+      JobsModule.forRoot({ workers: 'manual', partitions: 4, admin: { guards: [HeaderRoleGuard] } }),
+      SchedulesModule.forRoot({}),
       KafkaModule.forRoot({ topics: DELIVERY_ORDER_TOPICS }),
       DeliveryOrderModule,
       JobsWorkersModule,
@@ -189,10 +193,44 @@ describe('a change of status', () => {
   });
 });
 
+describe('the daily summary', () => {
+  const RUN_NOW = '/api/v1/schedules/daily_delivery_summary/run_now';
+  const summaries = () => connection.collection('delivery_summaries').find({}).toArray();
+
+  it('counts the changes of the 24 hours before it, once for every run that an admin asks for', async () => {
+    await post(order('DO-COUNTED')).expect(201);
+    const changes = await connection.collection('delivery_activity_logs').countDocuments({});
+    const old = { delivery_no: 'DO-OLD', version: 1, status: 'created', event_id: 'e', occurred_at: new Date(0) };
+    const { insertedId } = await connection.collection('delivery_activity_logs').insertOne(old);
+    const asked = await request(app.getHttpServer()).post(RUN_NOW).set('x-role', 'admin').expect(200);
+    await app.get(LongLaneWorker).runOnce();
+
+    const { slot } = asked.body as { slot: string };
+    expect(await summaries()).toMatchObject([{ until: new Date(slot), changes }]);
+    expect(await connection.collection('jobs').countDocuments({ code: 'daily_delivery_summary' })).toBe(0);
+    await connection.collection('delivery_activity_logs').deleteOne({ _id: insertedId });
+  });
+
+  it('of a slot that runs a second time replaces what the first run wrote', async () => {
+    const [first] = await summaries();
+    const until = first!['until'] as Date;
+    await connection.collection('delivery_summaries').updateOne({ until }, { $set: { changes: -1 } });
+    await app.get(DeliverySummaryService).summarize({ slot: until } as SlotRun);
+    const again = await summaries();
+    expect(again).toHaveLength(1);
+    expect(again[0]!['changes']).toBeGreaterThan(0);
+  });
+
+  it('is not run for somebody who is no administrator', async () => {
+    await request(app.getHttpServer()).post(RUN_NOW).expect(403);
+  });
+});
+
 it('describes itself as OpenAPI', async () => {
   await request(app.getHttpServer()).get('/api/docs').expect(200);
   const { body } = await request(app.getHttpServer()).get('/api/docs-json').expect(200);
-  expect(Object.keys((body as { paths: object }).paths)).toEqual([
+  const paths = Object.keys((body as { paths: object }).paths);
+  expect(paths.filter((path) => path.startsWith(ORDERS))).toEqual([
     ORDERS,
     `${ORDERS}/{delivery_no}`,
     `${ORDERS}/{delivery_no}/status`,

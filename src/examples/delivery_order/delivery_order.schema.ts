@@ -1,4 +1,4 @@
-/** The sample's two collections. Their unique indexes hold what the service promises; it waits for them at the start. */
+/** The sample's collections. Their unique indexes hold what the service promises; it waits for them at the start. */
 import { Prop, Schema, SchemaFactory } from '@nestjs/mongoose';
 import { Channel, DeliveryStatus } from './delivery_order.policy.js';
 
@@ -59,7 +59,20 @@ export class DeliveryActivityLog {
   occurred_at: Date;
 }
 
+/** How many changes there were in the 24 hours up to `until`. */
+@Schema({ collection: 'delivery_summaries', versionKey: false })
+export class DeliverySummary {
+  @Prop({ type: Date, required: true, unique: true })
+  until: Date;
+
+  @Prop({ type: Number, required: true })
+  changes: number;
+}
+
 export const DeliveryOrderSchema = SchemaFactory.createForClass(DeliveryOrder);
 export const DeliveryActivityLogSchema = SchemaFactory.createForClass(DeliveryActivityLog);
+export const DeliverySummarySchema = SchemaFactory.createForClass(DeliverySummary);
 
 DeliveryActivityLogSchema.index({ delivery_no: 1, version: 1 }, { unique: true });
+// The summary's count reads its day, not all days.
+DeliveryActivityLogSchema.index({ occurred_at: 1 });
