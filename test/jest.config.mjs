@@ -36,7 +36,7 @@ export default {
       ...base,
       ...withServices,
       displayName: 'integration',
-      testMatch: folders('store', 'concurrency', 'kafka', 'redis', 'e2e'),
+      testMatch: folders('store', 'concurrency', 'kafka', 'redis', 'e2e', 'faults'),
     },
   ],
 };

@@ -3,7 +3,7 @@
  * decides. Each rule names the invariant it speaks of; a violation says which rows, so that it can be looked into.
  */
 import type { LedgerLine, RunStart } from './ledger.js';
-import { isAtMostOnce, LEASE_MS } from './pod_settings.js';
+import { isAtMostOnce, isBatch } from './pod_settings.js';
 
 export interface ProducedRow {
   n: string;
@@ -43,7 +43,6 @@ export interface PodStory {
   /** Died though nobody killed it. */
   diedByItself?: string;
   endedAt: number;
-  hindrances: readonly { from: number; to: number }[];
 }
 
 export interface Violation {
@@ -152,15 +151,21 @@ function doubledRows({ audit }: Evidence, byRow: Map<string, Run[]>): Violation[
   return violations;
 }
 
-/** Fast lane: no run of a row after a later version of its key has started: while it is PENDING it holds its followers. */
+/**
+ * Fast lane: no run of a row after a later version of its key has started: while it is PENDING it holds its followers. A
+ * batch is handed over as a whole, so there it is only the first arrivals that stand in order.
+ */
 function disorder({ audit }: Evidence, runs: readonly Run[]): Violation[] {
   const retried = new Set(audit.filter(({ action }) => action === 'job.retry').map(({ n }) => n));
   const violations: Violation[] = [];
   const keyed = runs.filter(({ key, partition, n }) => key !== undefined && partition !== undefined && !retried.has(n));
   for (const [, ofKey] of groupBy(keyed, ({ target, key }) => `${target} ${key}`)) {
+    const arrived = new Set<string>();
     let highest: Run | undefined;
     for (const run of ofKey) {
-      if (highest && run.version < highest.version) {
+      const again = isBatch(run.target) && arrived.has(run.n);
+      arrived.add(run.n);
+      if (highest && run.version < highest.version && !again) {
         const text = `${run.n} (version ${run.version}) on ${run.pod} after ${highest.n} (version ${highest.version}) on ${highest.pod}`;
         violations.push({ invariant: 'order', text });
       }
@@ -199,31 +204,20 @@ function twoOwners(runs: readonly Run[]): Violation[] {
   return violations;
 }
 
-/** Handlers of one exclusive code never run side by side, but for a pod that was out of action past its lease. */
+/** Handlers of one exclusive code never run side by side while the first one's claim was good when it started. */
 function twoExclusive({ pods }: Evidence, runs: readonly Run[]): Violation[] {
-  const stories = new Map(pods.map((pod) => [pod.name, pod]));
-  const violations: Violation[] = [];
-  const exclusive = runs.filter(({ target, slot }) => target === 'long:exclusive' || slot !== undefined);
-  for (const [code, ofCode] of groupBy(exclusive, ({ key, target }) => key ?? target)) {
-    ofCode.forEach((run, index) => {
+  const endOf = new Map(pods.map(({ name, endedAt }) => [name, endedAt]));
+  const exclusive = runs.filter(({ target }) => target === 'long:exclusive' || target.startsWith('schedule:'));
+  return [...groupBy(exclusive, ({ key, target }) => key ?? target)].flatMap(([code, ofCode]) =>
+    ofCode.flatMap((run, index): Violation[] => {
       const beside = ofCode.slice(0, index).find((other) => {
-        const story = stories.get(other.pod);
-        const until = Math.min(other.ended?.at ?? Infinity, story?.endedAt ?? Infinity);
-        return until > run.at && !wasOut(story, run.at);
+        const ended = Math.min(other.ended?.at ?? Infinity, endOf.get(other.pod) ?? Infinity);
+        return run.at < Math.min(ended, other.at + other.room!);
       });
-      if (beside) {
-        violations.push({
-          invariant: 'exclusive',
-          text: `${run.n} on ${run.pod} beside ${beside.n} on ${beside.pod} (${code})`,
-        });
-      }
-    });
-  }
-  return violations;
-}
-
-function wasOut(story: PodStory | undefined, at: number): boolean {
-  return story?.hindrances.some(({ from, to }) => from < at && to > at - 2 * LEASE_MS) ?? false;
+      if (!beside) return [];
+      return [{ invariant: 'exclusive', text: `${run.n} on ${run.pod} beside ${beside.n} on ${beside.pod} (${code})` }];
+    }),
+  );
 }
 
 /** Any number of pods make one row per slot. */

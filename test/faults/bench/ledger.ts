@@ -3,7 +3,7 @@
  * so that a line stands before the step that follows it and outlives a SIGKILL. Times are of the machine's monotonic
  * clock, which all its processes share.
  */
-import { mkdirSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
+import { mkdirSync, openSync, readdirSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface RunStart {
@@ -19,7 +19,7 @@ export interface RunStart {
   /** Fast lane: the partition and the token of the term it started under; `none` when the pod held none. */
   partition?: number;
   term?: string;
-  /** Fast lane: what the lease had left, in ms, beyond the longest run and the margin. */
+  /** What the lease had left, in ms; on the fast lane beyond the longest run. */
   room?: number;
   slot?: string;
 }
@@ -56,6 +56,12 @@ export class Ledger {
   write(event: LedgerEvent): void {
     writeSync(this.file, `${JSON.stringify({ at: machineMs(), pod: this.pod, ...event })}\n`);
   }
+}
+
+/** Grows with every line of every process. */
+export function ledgerBytes(folder: string): number {
+  const names = readdirSync(folder).filter((name) => name.endsWith('.ledger'));
+  return names.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
 }
 
 /** All lines of all processes, oldest first. A last line that a kill cut short is left out. */

@@ -18,6 +18,7 @@ import {
 } from '../../../src/index.js';
 import { JobsAdminService } from '../../../src/jobs/admin/jobs_admin.service.js';
 import { TargetStates } from '../../../src/jobs/admin/target_states.service.js';
+import { ClaimKeeper } from '../../../src/jobs/lanes/claim_keeper.js';
 import { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
 import { Ledger } from './ledger.js';
 import { engineOptions, type FromPod, type PodSettings, type ToPod } from './pod_settings.js';
@@ -47,11 +48,12 @@ class Business implements OnModuleInit {
     @Inject(getConnectionToken()) connection: Connection,
     @Inject(SideEffectService) sideEffect: SideEffectService,
     @Inject(PartitionLeaseService) leases: PartitionLeaseService,
+    @Inject(ClaimKeeper) keeper: ClaimKeeper,
     @Inject(JobTargetsRegistry) private readonly registry: JobTargetsRegistry,
     @Inject(SchedulesService) private readonly schedules: SchedulesService,
     @Inject(JobsEvents) events: JobsEvents,
   ) {
-    this.pod = { settings, ledger, connection, sideEffect, leases };
+    this.pod = { settings, ledger, connection, sideEffect, leases, keeper };
     this.producer = new BenchProducer(this.pod);
     events.on((event) => {
       if (event.type === 'dead') ledger.write({ what: 'dead', id: event.row.id, reason: event.reason });

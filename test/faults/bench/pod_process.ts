@@ -5,10 +5,10 @@ import { fileURLToPath } from 'node:url';
 import type { CrashPoint } from '../../../src/common/ports/crash_points.js';
 import { machineMs } from './ledger.js';
 import type { MongoProxy } from './mongo_proxy.js';
+import { podProgram } from './pod_build.js';
 import type { FromPod, PodSettings, ToPod } from './pod_settings.js';
 
 const CHECKOUT = fileURLToPath(new URL('../../..', import.meta.url));
-const MAIN = 'test/faults/bench/pod.main.ts';
 const KEPT_OUTPUT = 64 * 1024;
 
 export interface PodEnd {
@@ -17,20 +17,15 @@ export interface PodEnd {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** From when to when a pod could not do its work, as far as its parent knows. */
-export interface Hindrance {
-  readonly from: number;
-  to: number;
-}
-
 /** Every method, so that the call's type follows the message. */
 type Calls = Extract<ToPod, { call: number }>;
 type WithoutCall<T> = T extends unknown ? Omit<T, 'call'> : never;
 
 export class PodProcess {
-  readonly hindrances: Hindrance[] = [];
   /** It is going to die, and may. */
   doomed = false;
+  /** It said that it runs. */
+  isUp = false;
   stopping = false;
   end: PodEnd | undefined;
   output = '';
@@ -46,7 +41,7 @@ export class PodProcess {
     readonly crash?: { point: CrashPoint; nth: number },
   ) {
     this.doomed = crash !== undefined;
-    this.child = spawn(process.execPath, ['--import', 'tsx', MAIN, JSON.stringify(settings)], {
+    this.child = spawn(process.execPath, ['--enable-source-maps', podProgram(), JSON.stringify(settings)], {
       cwd: CHECKOUT,
       env: {
         ...process.env,
@@ -98,21 +93,11 @@ export class PodProcess {
   }
 
   freeze(): void {
-    this.hindrances.push({ from: machineMs(), to: Infinity });
     this.child.kill('SIGSTOP');
   }
 
   resume(): void {
     this.child.kill('SIGCONT');
-    this.unhindered();
-  }
-
-  hindered(): void {
-    this.hindrances.push({ from: machineMs(), to: Infinity });
-  }
-
-  unhindered(): void {
-    for (const each of this.hindrances) if (each.to === Infinity) each.to = machineMs();
   }
 
   terminate(): void {
@@ -131,7 +116,9 @@ export class PodProcess {
   private readiness(): Promise<boolean> {
     return new Promise((resolve) => {
       this.child.on('message', (message: FromPod) => {
-        if (message.is === 'ready') resolve(true);
+        if (message.is !== 'ready') return;
+        this.isUp = true;
+        resolve(true);
       });
     });
   }

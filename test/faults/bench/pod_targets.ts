@@ -12,6 +12,7 @@ import {
   type Tx,
 } from '../../../src/index.js';
 import { partitionOf } from '../../../src/jobs/policy/partition.js';
+import type { ClaimKeeper } from '../../../src/jobs/lanes/claim_keeper.js';
 import type { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
 import type { Ending, Ledger } from './ledger.js';
 import { NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
@@ -30,6 +31,7 @@ export interface Surroundings {
   readonly connection: Connection;
   readonly sideEffect: SideEffectService;
   readonly leases: PartitionLeaseService;
+  readonly keeper: ClaimKeeper;
 }
 
 export class BenchTargets {
@@ -136,7 +138,7 @@ export class BenchTargets {
       key: job.key ?? (job.target === 'long:exclusive' ? job.code : undefined),
       version: job.version,
       attempt: job.attempts + 1,
-      ...(fast && this.lease(job)),
+      ...(fast ? this.lease(job) : { room: this.claimRoom(job) }),
       ...(slot && { slot }),
     });
     return run;
@@ -147,6 +149,11 @@ export class BenchTargets {
     const owned = this.pod.leases.get(partition);
     const room = owned ? owned.deadline - performance.now() - FAST_TIMEOUT_MS : 0;
     return { partition, term: owned?.term.lease_token ?? 'none', room: Math.round(room) };
+  }
+
+  private claimRoom({ id }: Job): number {
+    const deadline = this.pod.keeper.rows().find((row) => row.id === id)?.deadline ?? 0;
+    return Math.round(deadline - performance.now());
   }
 
   private end(run: Run, result: Ending): void {

@@ -1,7 +1,7 @@
 /** One round of one scenario: boot, harm, heal, drain, stop, judge. Leaves nothing behind. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { judge, runsOf, type Evidence, type PodStory, type ProducedRow, type Violation } from './invariants.js';
-import { machineMs, readLedgers, type LedgerLine } from './ledger.js';
+import { ledgerBytes, machineMs, readLedgers, type LedgerLine } from './ledger.js';
 import { LEASE_MS } from './pod_settings.js';
 import type { PodProcess } from './pod_process.js';
 import { Sampler } from './sampler.js';
@@ -32,6 +32,7 @@ export async function runRound(scenario: Scenario, seed: string, length = 1): Pr
     const violations = [...world.violations, ...judge(evidence), ...drained.violations];
     for (const [fault, document] of sampler.found)
       violations.push({ invariant: 'state', text: `${fault}: ${document}` });
+    if (violations.length > 0) world.keep(violations, evidence);
     return report({ scenario, seed, world, evidence, drained, violations, looks: sampler.looks, began });
   } finally {
     await scenario.release?.(world);
@@ -55,7 +56,7 @@ async function drain(world: World): Promise<Drained> {
   for (;;) {
     const count = await world.jobs.countDocuments(WAITING as object);
     const now = machineMs();
-    const written = readLedgers(world.folder).filter(({ what }) => what === 'start' || what === 'end').length;
+    const written = ledgerBytes(world.folder);
     if (count !== left || written !== lines) moved = now;
     [left, lines] = [count, written];
     stallMs = Math.max(stallMs, now - moved);
@@ -110,11 +111,12 @@ async function gather(world: World): Promise<Evidence> {
 function storyOf(pod: PodProcess, lines: readonly LedgerLine[]): PodStory {
   const { end, name } = pod;
   const poisoned = lines.some((line) => line.what === 'poisoned' && line.pod === name);
-  const expected = !end || pod.doomed || poisoned || (pod.stopping && end.code === 0);
+  // A pod that is told to stop before it is up has nothing to end in order.
+  const stopped = pod.stopping && (end?.code === 0 || !pod.isUp);
+  const expected = !end || pod.doomed || poisoned || stopped;
   return {
     name,
     endedAt: end?.at ?? Infinity,
-    hindrances: pod.hindrances,
     ...(!expected && { diedByItself: `code ${end.code}, signal ${end.signal}\n${pod.output.slice(-2_000)}` }),
   };
 }

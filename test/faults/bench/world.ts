@@ -32,6 +32,8 @@ export class World {
   /** What new pods are told unless they are told otherwise. */
   defaults: Partial<PodSettings> = {};
 
+  private kept = false;
+
   private constructor(
     readonly seed: string,
     readonly connection: Connection,
@@ -122,14 +124,23 @@ export class World {
       pod.proxy.become('pass');
       if (pod.alive) pod.resume();
     }
+    await Promise.all(this.alive.map((pod) => pod.ready()));
     const missing = count - this.alive.filter(({ doomed }) => !doomed).length;
     if (missing > 0) await this.boot(missing);
+  }
+
+  /** What somebody needs who looks into a broken invariant: ledgers, collections, and what the pods said. */
+  keep(violations: readonly Violation[], evidence: object): void {
+    this.kept = true;
+    writeFileSync(join(this.folder, 'evidence.json'), JSON.stringify({ violations, faults: this.faults, ...evidence }));
+    for (const pod of this.pods) writeFileSync(join(this.folder, `${pod.name}.log`), pod.output);
+    process.stderr.write(`broken: the evidence is kept in ${this.folder}\n`);
   }
 
   async close(): Promise<void> {
     await Promise.all(this.pods.map((pod) => pod.dispose()));
     await this.connection.dropDatabase();
     await this.connection.close();
-    rmSync(this.folder, { recursive: true, force: true });
+    if (!this.kept) rmSync(this.folder, { recursive: true, force: true });
   }
 }

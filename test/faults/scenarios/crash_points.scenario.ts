@@ -1,37 +1,67 @@
-import { CRASH_POINTS } from '../../../src/common/ports/crash_points.js';
+import { CRASH_POINTS, type CrashPoint } from '../../../src/common/ports/crash_points.js';
 import type { PodProcess } from '../bench/pod_process.js';
 import type { Scenario } from '../bench/scenario.types.js';
 import type { World } from '../bench/world.js';
 
 /** Pods that are about to die, side by side. */
 const AT_ONCE = 3;
-/** A point that this pod never passes: partitions and rows went to others. */
-const PATIENCE_MS = 8_000;
-/** Judging needs something to judge. */
-const RARE = new Set(['before_judge', 'after_judge', 'before_release', 'after_release']);
+/** A pod that has not passed its point by then stops in order; points of the release are passed on that way. */
+const PATIENCE_MS = 6_000;
+/** What others left in flight is judged only when there is something to judge. */
+const SELDOM: ReadonlySet<CrashPoint> = new Set(['before_judge', 'after_judge']);
+/** Passed on the way out, or by the next tick of a schedule. */
+const ONCE: ReadonlySet<CrashPoint> = new Set(['before_release', 'after_release', 'before_slot', 'after_slot']);
 
-async function dieAt(world: World, pod: PodProcess): Promise<void> {
-  if (!(await pod.ready())) return;
-  const late = new Promise<'late'>((resolve) => setTimeout(resolve, PATIENCE_MS, 'late').unref());
-  if ((await Promise.race([pod.ended, late])) !== 'late') return;
-  pod.terminate(); // the points of the release are passed on the way out
-  const later = new Promise<'late'>((resolve) => setTimeout(resolve, PATIENCE_MS, 'late').unref());
-  if ((await Promise.race([pod.ended, later])) === 'late') pod.kill();
+/** Answers whether it died there. */
+async function dieAt(world: World, pod: PodProcess): Promise<boolean> {
+  if (!(await pod.ready())) return true; // some points are passed while it boots
+  if (!ONCE.has(pod.crash!.point) || pod.crash!.point.endsWith('slot')) {
+    if (await within(PATIENCE_MS, pod.ended)) return pod.end?.signal === 'SIGKILL';
+  } else await world.wait(2_500); // until others have given it a share
+  pod.terminate();
+  if (await within(PATIENCE_MS, pod.ended)) return pod.end?.signal === 'SIGKILL';
+  pod.kill();
+  return false;
 }
 
-/** Pods that die of `kill -9` at named points, one after the other, beside two that live. */
-export const crashPoints: Scenario = {
-  name: 'crash_points',
-  about:
-    'kill -9 at every named crash point: before and after insert, commit, hook, claim, mark, send, answer, outcome, judgement, release, slot',
-  async run(world, length) {
-    const points = world.random.shuffle(CRASH_POINTS.flatMap((point) => Array.from({ length }, () => point)));
-    const victims = points.map((point) => ({ point, nth: RARE.has(point) ? 1 : world.random.int(1, 4) }));
-    for (const { point, nth } of victims) world.fault(`kill -9 at ${point}, passing ${nth}`);
-    const line = async (): Promise<void> => {
-      for (let crash = victims.shift(); crash; crash = victims.shift())
-        await dieAt(world, await world.start({ crash }));
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, line));
-  },
-};
+async function within(ms: number, end: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => (timer = setTimeout(resolve, ms, false)));
+  const ended = await Promise.race([end.then(() => true), late]);
+  clearTimeout(timer);
+  return ended;
+}
+
+/** Pods that die of `kill -9` at named points, some at once, beside two that live. */
+function crashesAt(part: string, chosen: (point: CrashPoint, index: number) => boolean): Scenario {
+  return {
+    name: `crash_points_${part}`,
+    about: `kill -9 at named crash points, ${part}`,
+    async run(world, length) {
+      const points = world.random.shuffle(
+        CRASH_POINTS.filter(chosen).flatMap((point) => Array(length).fill(point) as CrashPoint[]),
+      );
+      const victims = points.map((point) => {
+        const nth = SELDOM.has(point) || ONCE.has(point) ? 1 : world.random.int(1, 4);
+        world.fault(`kill -9 at ${point}, passing ${nth}`);
+        return { point, nth };
+      });
+      const line = async (): Promise<void> => {
+        for (let crash = victims.shift(); crash; crash = victims.shift()) {
+          const died = await dieAt(world, await world.start({ crash, produce_per_s: 15 }));
+          if (!died && !SELDOM.has(crash.point)) world.violated('scenario', `nobody passed ${crash.point}`);
+        }
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, line));
+    },
+  };
+}
+
+const ENQUEUE = /insert|commit|hook|slot/;
+const RUN = /mark|send|answer/;
+
+export const crashPoints: readonly Scenario[] = [
+  crashesAt('enqueue', (point) => ENQUEUE.test(point)),
+  crashesAt('run', (point) => RUN.test(point)),
+  crashesAt('hand_over', (point) => !ENQUEUE.test(point) && !RUN.test(point)),
+];

@@ -1,8 +1,23 @@
-/** Every scenario of the bench, by name. */
+/** Every scenario of the bench, in the order they are run. */
 import type { Scenario } from '../bench/scenario.types.js';
+import { clocks } from './clocks.scenario.js';
 import { crashPoints } from './crash_points.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
 import { cutPod, databaseAway } from './network.scenario.js';
+import { admins, rollingRestart } from './operations.scenario.js';
 import { blockedLoop, frozenPod } from './stalls.scenario.js';
+import { poison, targetDown } from './targets.scenario.js';
 
-export const SCENARIOS: readonly Scenario[] = [crashPoints, frozenPod, cutPod, databaseAway, lostReplies, blockedLoop];
+export const SCENARIOS: readonly Scenario[] = [
+  ...crashPoints,
+  frozenPod,
+  blockedLoop,
+  cutPod,
+  databaseAway,
+  lostReplies,
+  targetDown,
+  poison,
+  clocks,
+  rollingRestart,
+  admins,
+];

@@ -15,11 +15,9 @@ export const cutPod: Scenario = {
       const index = world.random.int(0, 1);
       const pod = world.alive[index]!;
       const network = cuts[round % cuts.length]!;
-      pod.hindered();
       pod.proxy.become(network);
       const ms = await world.wait(500, LEASE_MS + 1_500);
       pod.proxy.become('pass');
-      pod.unhindered();
       world.fault(`after ${before} ms pod ${index}: ${network} for ${ms} ms`);
     }
     await world.wait(300);
@@ -35,13 +33,11 @@ export const databaseAway: Scenario = {
       const before = await world.wait(500, 1_500);
       const network = world.random.pick(CUTS);
       for (const pod of world.alive) {
-        pod.hindered();
         pod.proxy.become(network);
       }
       const ms = await world.wait(1_000, length > 1 ? 15_000 : LEASE_MS + 1_500);
       for (const pod of world.alive) {
         pod.proxy.become('pass');
-        pod.unhindered();
       }
       world.fault(`after ${before} ms the database: ${network} for ${ms} ms`);
     }

@@ -29,11 +29,9 @@ export const blockedLoop: Scenario = {
       const index = world.random.int(0, 1);
       const pod = world.alive[index]!;
       const ms = world.random.pick([600, 1_500, LEASE_MS + 1_000]);
-      pod.hindered();
       pod.tell({ do: 'block', ms });
       world.fault(`after ${before} ms the loop of pod ${index} is blocked for ${ms} ms`);
       await world.wait(ms + 200);
-      pod.unhindered();
     }
   },
 };

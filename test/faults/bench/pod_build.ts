@@ -1,0 +1,63 @@
+/**
+ * The pods' program as plain JavaScript, translated once and kept by the hash of its sources: a pod then starts in a
+ * fraction of the time, and a source that is edited meanwhile cannot reach half of the pods.
+ */
+import { transformSync } from '@swc/core';
+import { createHash, randomUUID } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const CHECKOUT = fileURLToPath(new URL('../../..', import.meta.url));
+const CACHE = join(CHECKOUT, 'node_modules/.cache/sidelane-faults');
+const FOLDERS = ['src', 'test/faults/bench'];
+const MAIN = 'test/faults/bench/pod.main.js';
+
+let built: string | undefined;
+
+/** Path of the program to run. */
+export function podProgram(): string {
+  built ??= build();
+  return join(built, MAIN);
+}
+
+function build(): string {
+  const sources = FOLDERS.flatMap((folder) =>
+    readdirSync(join(CHECKOUT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => join(folder, name)),
+  ).map((path) => ({ path, text: readFileSync(join(CHECKOUT, path), 'utf8') }));
+  const hash = createHash('sha256');
+  for (const { path, text } of sources) hash.update(path).update(text);
+  const folder = join(CACHE, hash.digest('hex').slice(0, 16));
+  if (existsSync(folder)) return folder;
+  const draft = `${folder}.${randomUUID()}`;
+  for (const { path, text } of sources) {
+    const file = join(draft, path.replace(/\.ts$/, '.js'));
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, translate(path, text));
+  }
+  writeFileSync(join(draft, 'package.json'), '{"type":"module"}');
+  try {
+    renameSync(draft, folder);
+  } catch {
+    rmSync(draft, { recursive: true, force: true }); // somebody else was first
+  }
+  return folder;
+}
+
+function translate(filename: string, text: string): string {
+  const { code } = transformSync(text, {
+    filename,
+    swcrc: false,
+    jsc: {
+      target: 'es2022',
+      parser: { syntax: 'typescript', decorators: true },
+      transform: { legacyDecorator: true, decoratorMetadata: true },
+      keepClassNames: true,
+    },
+    module: { type: 'es6' },
+    sourceMaps: 'inline',
+  });
+  return code;
+}

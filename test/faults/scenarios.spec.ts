@@ -1,0 +1,19 @@
+/** A short round of every scenario of the fault bench. Longer ones: `npm run faults` (docs/faults.md). */
+import { describe, expect, it } from '@jest/globals';
+import { runRound } from './bench/run_round.js';
+import { SCENARIOS } from './scenarios/index.js';
+
+const SEED = process.env['FAULTS_SEED'] ?? '1';
+
+describe('the guarantees hold', () => {
+  it.each(SCENARIOS)(
+    'through $name: $about',
+    async (scenario) => {
+      const { violations, rows, looks } = await runRound(scenario, SEED);
+      expect(violations).toEqual([]);
+      expect(rows).toBeGreaterThan(20);
+      expect(looks).toBeGreaterThan(10);
+    },
+    240_000,
+  );
+});

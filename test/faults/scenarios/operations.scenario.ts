@@ -1,0 +1,69 @@
+import { FAST_TARGETS, LONG_TARGETS, NEW_TARGET } from '../bench/pod_settings.js';
+import type { Scenario } from '../bench/scenario.types.js';
+import type { World } from '../bench/world.js';
+
+/** A new version comes pod by pod; it knows a target and a schedule that the old one does not. */
+export const rollingRestart: Scenario = {
+  name: 'rolling_restart',
+  about: 'pods are replaced one by one by a version that knows a target and a schedule more, then back again',
+  async run(world, length) {
+    for (const version of Array.from({ length }, (_, round) => (round % 2 === 0 ? 2 : 1))) {
+      for (const old of world.alive) {
+        await world.boot(1, { version });
+        const before = await world.wait(200, 800);
+        world.fault(`a pod of version ${version} starts, ${before} ms later one of the other stops`);
+        old.terminate();
+        await old.ended;
+      }
+    }
+    const charged = await world.jobs.countDocuments({ target: NEW_TARGET, crashes: { $gt: 0 } });
+    if (charged > 0) world.violated('scenario', `${charged} rows were charged by pods that do not know their target`);
+  },
+};
+
+const ACTIONS = ['retry', 'skip', 'cancel', 'cancel', 'pause', 'resume', 'resume'] as const;
+
+/** Admins at random, on a database that takes its time. */
+export const admins: Scenario = {
+  name: 'admins',
+  about: 'a slow database, and admins who retry, skip, cancel, pause and resume at random',
+  prepare(world) {
+    world.defaults = { produce_per_s: 6 };
+  },
+  async run(world, length) {
+    for (const { proxy } of world.pods) proxy.delayMs = () => world.random.int(0, 15);
+    world.fault('every message of the database takes up to 15 ms');
+    for (let round = 0; round < 25 * length; round++) {
+      const action = world.random.pick(ACTIONS);
+      const index = world.random.int(0, 1);
+      const at = world.random.next();
+      const target = world.random.pick([...FAST_TARGETS, ...LONG_TARGETS]);
+      const before = await world.wait(50, 250);
+      world.fault(
+        `after ${before} ms pod ${index}: ${action} ${action === 'pause' || action === 'resume' ? target : ''}`,
+      );
+      await act(world, { action, index, at, target });
+    }
+    for (const target of [...FAST_TARGETS, ...LONG_TARGETS]) {
+      await world.alive[0]!.call({ do: 'admin', action: 'resume', subject: target });
+    }
+  },
+};
+
+async function act(
+  world: World,
+  { action, index, at, target }: { action: (typeof ACTIONS)[number]; index: number; at: number; target: string },
+): Promise<void> {
+  const pod = world.alive[index]!;
+  if (action === 'pause' || action === 'resume') {
+    await pod.call({ do: 'admin', action, subject: target });
+    return;
+  }
+  const status = action === 'cancel' ? { $in: ['PENDING' as const, 'RUNNING' as const] } : ('DEAD' as const);
+  const rows = await world.jobs.find({ status, 'payload.n': { $exists: true } }, { limit: 50 }).toArray();
+  const row = rows[Math.floor(at * rows.length)];
+  if (!row) return;
+  const id = row._id.toHexString();
+  world.touched.push({ id, n: (row.payload as { n: string }).n });
+  await pod.call({ do: 'admin', action, subject: id });
+}
