@@ -1,6 +1,7 @@
 // `npm run demo`: delivery orders change in MongoDB transactions in two pods, one pod is killed, the broker freezes, and
 // every event arrives on its topic: in order, none lost, none doubled where that is promised. `-- --json` prints one
-// object; the exit code tells whether an invariant broke. `-- --orders N` changes the size.
+// object; the exit code tells whether an invariant broke. `-- --orders N` changes the size, `-- --hints off` lets the
+// lanes find their work by polls alone.
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -8,8 +9,9 @@ import { Kafka, logLevel } from 'kafkajs';
 import mongoose from 'mongoose';
 import { startKafka, startKafkaMock } from '../services/kafka/kafka.handle.js';
 import type { KafkaHandle } from '../services/kafka/kafka.types.js';
-import { up } from '../services/services.js';
+import { ServiceMissingError, up } from '../services/services.js';
 import { Arrivals } from './arrivals.js';
+import { scrape } from './metrics.js';
 import { Customers } from './orders.js';
 import { Pod } from './pod.js';
 
@@ -21,13 +23,35 @@ const DRAIN_MS = 120_000;
 const FREEZE_MS = 4_000;
 
 const json = process.argv.includes('--json');
+const hints = hintsArgument();
 const orders = Number(process.argv[process.argv.indexOf('--orders') + 1] || 0) || 200;
 const say = (line: string): void => void (json || process.stdout.write(`${line}\n`));
+
+/** A misspelt word would measure the wrong thing. */
+function hintsArgument(): 'on' | 'off' {
+  if (!process.argv.includes('--hints')) return 'on';
+  const word = process.argv[process.argv.indexOf('--hints') + 1];
+  if (word === 'on' || word === 'off') return word;
+  process.stderr.write('usage: npm run demo -- [--orders N] [--hints on|off] [--json]\n');
+  process.exit(2);
+}
+
+/** Pods wake each other through Redis; a machine that has none shows the same promises, a little slower. */
+async function redis(): Promise<string> {
+  try {
+    return (await up(['redis'], say)).redisUrl ?? '';
+  } catch (error) {
+    if (!(error instanceof ServiceMissingError)) throw error;
+    say("no Redis here: pods find each other's work by polls");
+    return '';
+  }
+}
 
 async function main(): Promise<boolean> {
   say('services and build');
   const { mongoUri } = await up(['mongo'], say);
-  execFileSync('npm', ['run', '--silent', 'build'], { stdio: ['ignore', 'ignore', 'inherit'] });
+  // What the compiler says goes to standard error: standard output is the result's alone.
+  execFileSync('npm', ['run', '--silent', 'build'], { stdio: ['ignore', 2, 'inherit'] });
   const uri = new URL(mongoUri!);
   uri.pathname = `/demo_${randomUUID().slice(0, 8)}`;
   const kafka = await startKafka(say).catch(() => startKafkaMock(say));
@@ -37,8 +61,14 @@ async function main(): Promise<boolean> {
   try {
     await createTopics(kafka.brokers);
     await arrivals.listen(kafka.brokers, [RETAIL, WHOLESALE]);
-    const env = { MONGO_URI: uri.href, KAFKA_BROKERS: kafka.brokers };
+    const env = {
+      MONGO_URI: uri.href,
+      KAFKA_BROKERS: kafka.brokers,
+      QUEUE_REDIS_URL: hints === 'on' ? await redis() : '',
+      JOBS_HINTS: hints,
+    };
     pods.push(...(await Promise.all([Pod.start(env), Pod.start(env)])));
+    say(`hints ${hints}; metrics at ${pods.map((pod) => pod.metricsUrl).join(' and ')}`);
     return await run(pods, env, kafka, connection, arrivals);
   } finally {
     const ends = await Promise.all(pods.map((pod) => pod.stop()));
@@ -67,7 +97,7 @@ async function run(
   } finally {
     clearInterval(progress);
   }
-  return report(customers, connection, arrivals, (performance.now() - began) / 1000);
+  return report(pods, customers, connection, arrivals, (performance.now() - began) / 1000);
 }
 
 async function serve(customers: Customers): Promise<void> {
@@ -88,7 +118,9 @@ async function disturb(
   while (customers.tally.orders < orders / 3) await wait(20);
   say('\nSIGKILL to one pod');
   pods[1]!.kill();
-  pods.push(await Pod.start(env));
+  const next = await Pod.start(env);
+  pods.push(next);
+  say(`\na new pod took its place; metrics at ${next.metricsUrl}`);
   while (customers.tally.orders < (orders * 2) / 3) await wait(20);
   say('\nthe broker freezes');
   kafka.freeze();
@@ -108,6 +140,7 @@ async function drained(connection: mongoose.Connection, arrivals: Arrivals): Pro
 }
 
 async function report(
+  pods: Pod[],
   { tally }: Customers,
   connection: mongoose.Connection,
   arrivals: Arrivals,
@@ -122,7 +155,9 @@ async function report(
     return !delivered.has(name) && !kept.has(name);
   });
   const dead = left.filter((row) => row['status'] === 'DEAD').length;
+  const metrics = await scrape(pods.filter((pod) => pod.alive));
   const result = {
+    hints,
     orders: tally.orders,
     changes: tally.changes,
     rolled_back: tally.rolled_back,
@@ -138,9 +173,11 @@ async function report(
   };
   const held =
     result.lost === 0 && result.out_of_order === 0 && result.duplicates_at_most_once === 0 && result.waiting === 0;
-  if (json) process.stdout.write(`${JSON.stringify({ ...result, held })}\n`);
+  if (json) process.stdout.write(`${JSON.stringify({ ...result, metrics, held })}\n`);
   else {
     console.table(result);
+    const ended = Object.entries(metrics.ended).map(([outcome, runs]) => `${runs} ${outcome}`);
+    say(`metrics of the living pods: ${metrics.enqueued} enqueued; ended ${ended.join(', ')}; ${metrics.dead} DEAD`);
     say(held ? 'every invariant held' : 'AN INVARIANT BROKE');
   }
   return held;

@@ -5,8 +5,17 @@ import { createInterface } from 'node:readline';
 export class Pod {
   private constructor(
     private readonly child: ChildProcess,
-    readonly url: string,
+    private readonly origin: string,
   ) {}
+
+  /** Where customers change delivery orders. */
+  get url(): string {
+    return `${this.origin}/api/v1/delivery-orders`;
+  }
+
+  get metricsUrl(): string {
+    return `${this.origin}/metrics`;
+  }
 
   static async start(env: Record<string, string>): Promise<Pod> {
     const child = spawn(process.execPath, ['dist/main.js'], {
@@ -22,7 +31,7 @@ export class Pod {
         if (found) resolve(found[1]!);
       });
     });
-    return new Pod(child, `http://127.0.0.1:${port}/api/v1/delivery-orders`);
+    return new Pod(child, `http://127.0.0.1:${port}`);
   }
 
   get alive(): boolean {
