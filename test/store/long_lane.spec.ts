@@ -467,6 +467,36 @@ describe('long lane', () => {
       expect((await only(pod)).last_error).toContain('lease expired');
     });
 
+    it('of rows that ran together when their pod died one runs at a time: what killed it takes no neighbour with it again', async () => {
+      const clock = new FakeClock();
+      const dying = await db.pod({}, [new Gate().target()], clock);
+      await dying.sideEffect.enqueueMany(many(3));
+      await dying.longLane.startOnce();
+      await dying.die();
+      const gate = new Gate();
+      const pod = await db.pod({}, [gate.target()], clock);
+      clock.advance(5 * MINUTE);
+      await pod.sweeper.sweep();
+      await pod.sideEffect.enqueue(T, 'innocent');
+      await pod.longLane.startOnce();
+      await gate.started(2);
+      expect(gate.seen.filter((job) => job.payload !== 'innocent')).toHaveLength(1);
+      gate.open();
+      await pod.longLane.idle();
+      expect(await pod.jobs.find().toArray()).toMatchObject([
+        { status: 'PENDING', crashes: 1, attempts: 0, next_run_at: new Date(clock.now().getTime() + 10_000) },
+        { status: 'PENDING', crashes: 1, attempts: 0 },
+      ]);
+      for (let round = 0; round < 2; round++) {
+        clock.advance(10_000);
+        expect(await pod.longLane.startOnce()).toBeGreaterThan(0);
+        gate.open();
+        await pod.longLane.idle();
+      }
+      expect(gate.seen).toHaveLength(4);
+      expect(await pod.jobs.countDocuments()).toBe(0);
+    });
+
     it('an at-most-once row whose lease expired is DEAD instead of running again', async () => {
       const clock = new FakeClock();
       const target = { delivery_mode: 'at_most_once' } as const;

@@ -168,7 +168,7 @@ export class CellRound {
   private async settleRefused(cell: Cell, refused: RunResults): Promise<void> {
     const postponed: RunResults = new Map();
     for (const [row, result] of refused) {
-      if (result.kind === 'rate_limited') postponed.set(row, result);
+      if (result.kind === 'postponed') postponed.set(row, result);
       else {
         const token = row.outcome_token ?? this.ids.token();
         await this.settle(cell, this.outcome.prepare(cell.id, cell.target, new Map([[row, result]]), { token, ms: 0 }));

@@ -25,6 +25,9 @@ import type { RunningRow } from './running_row.js';
 import { GIVE_UP_MS } from './shutdown.js';
 import { TargetPause } from './target_pause.js';
 
+/** How long a suspect waits while another one runs. */
+const SUSPECT_WAIT_MS = 10_000;
+
 @Injectable()
 export class LongLaneWorker {
   /** Targets known to have due rows. */
@@ -171,8 +174,22 @@ export class LongLaneWorker {
     return Math.min(slots - running, 2 * slots - this.active.size);
   }
 
+  /**
+   * A row that was running when its pod died may be what killed it, or only its neighbour. One suspect runs at a time, so
+   * that a row which kills its pods takes others with it once at most, and not every time they come back together.
+   */
+  private holdSuspects(rows: readonly RunningRow[]): void {
+    const suspect = ({ row, ended }: RunningRow): boolean => row.crashes > 0 && !ended;
+    let busy = [...this.active.keys()].some(suspect);
+    for (const row of rows.filter(suspect)) {
+      if (busy) row.refusal = { kind: 'postponed', until: new Date(this.clock.now().getTime() + SUSPECT_WAIT_MS) };
+      busy = true;
+    }
+  }
+
   /** Whatever the limiter says, claimed rows must end: unjudged ones go back unrun, and are claimed again. */
   private async startClaimed(rows: readonly RunningRow[]): Promise<void> {
+    this.holdSuspects(rows);
     let judged = false;
     try {
       await this.limiter.judgeClaimed(rows);

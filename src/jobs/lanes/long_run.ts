@@ -57,7 +57,7 @@ export class LongRun {
     const scope = { target: target.name };
     const succeeded = result.kind === 'success' || result.kind === 'completed';
     if (calledOff === 'cancelled' && !succeeded) {
-      const started = result.kind !== 'not_started' && result.kind !== 'rate_limited';
+      const started = result.kind !== 'not_started' && result.kind !== 'postponed';
       return this.outcome.prepareRemoval(scope, row, started ? ms : undefined);
     }
     return this.outcome.prepare(scope, target, new Map([[row, result]]), { ms });

@@ -284,7 +284,7 @@ function releasesFollowers(row: JobDoc, decision: RowDecision): boolean {
 }
 
 function eventsOf(row: JobDoc, result: RunResult, decision: RowDecision, ms: number): JobsEvent[] {
-  if (result.kind === 'not_started' || result.kind === 'rate_limited') return [];
+  if (result.kind === 'not_started' || result.kind === 'postponed') return [];
   const ref = rowRef(row, 'attempts' in decision ? decision.attempts : row.attempts);
   const ended: JobsEvent = { type: 'run_ended', row: ref, result: result.kind, ms };
   if (decision.do !== 'dead') return [ended];

@@ -93,7 +93,7 @@ export class RateLimiter {
       if (granted === wanted.length) return 0;
       const refused = [...wanted.slice(granted), ...(behind.get(key) ?? [])];
       const times = slotTimes(taken, window, now, refused.length);
-      refused.forEach((row, index) => results.set(row, { kind: 'rate_limited', until: times[index]! }));
+      refused.forEach((row, index) => results.set(row, { kind: 'postponed', until: times[index]! }));
       return refused.length;
     });
     const count = (await Promise.all(refusals)).reduce((sum, refused) => sum + refused, 0);

@@ -16,8 +16,8 @@ export type RunResult =
   | { readonly kind: 'timed_out'; readonly error: unknown }
   /** Its handler removed the row itself, in a transaction (`ctx.complete`): nothing is left to write. */
   | { readonly kind: 'completed' }
-  /** Its rate limit is used up: it did not start, and comes due when a slot frees. */
-  | { readonly kind: 'rate_limited'; readonly until: Date }
+  /** It did not start and comes due later, at no charge: its rate limit is used up, or another suspect runs. */
+  | { readonly kind: 'postponed'; readonly until: Date }
   /** Stood behind a failed row, or time ran out before its turn. */
   | { readonly kind: 'not_started' };
 
@@ -81,7 +81,7 @@ export function decideRow(
         return { do: 'dead', attempts: row.attempts, error: result.error };
       }
       return { do: 'stamp' };
-    case 'rate_limited':
+    case 'postponed':
       return { do: 'postpone', next_run_at: result.until };
     case 'unreachable':
     case 'not_started':
@@ -108,7 +108,7 @@ export function targetVerdict(result: RunResult, mode: DeliveryMode): TargetVerd
       return result.target_up && mode === DeliveryMode.atMostOnce ? 'up' : 'down';
     case 'rejected':
     case 'timed_out':
-    case 'rate_limited':
+    case 'postponed':
     case 'not_started':
       return 'silent';
   }
