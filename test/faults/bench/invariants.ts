@@ -158,7 +158,8 @@ function doubledRows({ audit }: Evidence, byRow: Map<string, Run[]>): Violation[
 function disorder({ audit }: Evidence, runs: readonly Run[]): Violation[] {
   const retried = new Set(audit.filter(({ action }) => action === 'job.retry').map(({ n }) => n));
   const violations: Violation[] = [];
-  const keyed = runs.filter(({ key, partition, n }) => key !== undefined && partition !== undefined && !retried.has(n));
+  const ordered = ({ partition, target }: Run): boolean => partition !== undefined || target.startsWith('kafka:');
+  const keyed = runs.filter((run) => run.key !== undefined && ordered(run) && !retried.has(run.n));
   for (const [, ofKey] of groupBy(keyed, ({ target, key }) => `${target} ${key}`)) {
     const arrived = new Set<string>();
     let highest: Run | undefined;

@@ -8,6 +8,7 @@ import type { Surroundings } from './pod_targets.js';
 import {
   EXCLUSIVE_CODES,
   FAST_TARGETS,
+  KAFKA_TARGETS,
   LONG_TARGETS,
   NEW_TARGET,
   type Behaviour,
@@ -82,7 +83,7 @@ export class BenchProducer {
             ...(code && { code }),
             ...(delay_ms && { delay_ms }),
           };
-          items.push({ target, payload: { n, behaviour }, ...options });
+          items.push({ target, payload: { n, behaviour, version, ...(key && { key }) }, ...options });
         }
         await connection.collection('produced').insertMany(docs, { session: tx.session });
         await sideEffect.enqueueMany(items, tx);
@@ -103,11 +104,11 @@ export class BenchProducer {
     const { name, version } = this.pod.settings;
     const { random } = this;
     const n = `${name}-${++this.count}`;
-    const newest = version >= 2 ? [NEW_TARGET] : [];
-    const target = random.pick([...FAST_TARGETS, ...LONG_TARGETS, ...newest]);
+    const more = [...(version >= 2 ? [NEW_TARGET] : []), ...(this.pod.settings.kafka ? KAFKA_TARGETS : [])];
+    const target = random.pick([...FAST_TARGETS, ...LONG_TARGETS, ...more]);
     let behaviour = this.behaviour();
     if (behaviour === 'complete' && target === 'fast:batch') behaviour = 'ok';
-    const keyed = target.startsWith('fast:') && random.chance(0.7);
+    const keyed = !target.startsWith('long:') && random.chance(0.7);
     const key = `${target} ${name} ${random.int(1, KEYS)}`;
     const code = random.pick(EXCLUSIVE_CODES);
     const delayed = random.chance(0.08);

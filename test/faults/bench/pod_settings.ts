@@ -44,7 +44,10 @@ export interface PlannedRow {
   behaviour: Behaviour;
 }
 
-export function engineOptions({ max_crashes }: Pick<PodSettings, 'max_crashes'>): JobsModuleOptions {
+/** Longest run on the fast lane: Kafka's own deadlines must fit in. */
+export const fastTimeoutMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => (kafka ? 2_200 : 1_000);
+
+export function engineOptions({ max_crashes, kafka }: Pick<PodSettings, 'max_crashes' | 'kafka'>): JobsModuleOptions {
   return {
     workers: 'on',
     partitions: 8,
@@ -52,7 +55,7 @@ export function engineOptions({ max_crashes }: Pick<PodSettings, 'max_crashes'>)
     shutdown_grace_ms: 5_000,
     fast_lane: {
       batch_size: 20,
-      timeout_ms: 1_000,
+      timeout_ms: fastTimeoutMs({ kafka }),
       idle_poll_ms: [200, 400],
       error_poll_ms: 100,
       page_max_age_ms: 500,
@@ -67,7 +70,7 @@ export function engineOptions({ max_crashes }: Pick<PodSettings, 'max_crashes'>)
       sweep_ms: 300,
       cancel_check_ms: 500,
     },
-    lease: { ttl_ms: LEASE_MS, heartbeat_ms: 500, margin_ms: 200, worker_ttl_ms: LEASE_MS },
+    lease: { ttl_ms: LEASE_MS + (kafka ? 1_500 : 0), heartbeat_ms: 500, margin_ms: 200, worker_ttl_ms: LEASE_MS },
     retry: { delays_ms: [100, 200, 400], jitter: 0.1 },
     pause: { probe_ms: PROBE_MS },
   };
@@ -75,6 +78,8 @@ export function engineOptions({ max_crashes }: Pick<PodSettings, 'max_crashes'>)
 
 export const FAST_TARGETS = ['fast:at_most_once', 'fast:at_least_once', 'fast:batch'] as const;
 export const LONG_TARGETS = ['long:at_most_once', 'long:at_least_once', 'long:exclusive'] as const;
+/** Twice, so that they get a good share of the rows. */
+export const KAFKA_TARGETS = ['kafka:once', 'kafka:again', 'kafka:once', 'kafka:again'] as const;
 export const NEW_TARGET = 'fast:new';
 export const EXCLUSIVE_CODES = ['x1', 'x2'] as const;
 

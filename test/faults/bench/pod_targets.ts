@@ -15,10 +15,9 @@ import { partitionOf } from '../../../src/jobs/policy/partition.js';
 import type { ClaimKeeper } from '../../../src/jobs/lanes/claim_keeper.js';
 import type { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
 import type { Ending, Ledger } from './ledger.js';
-import { NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
+import { fastTimeoutMs, NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
 
 const PARTITIONS = 8;
-const FAST_TIMEOUT_MS = 1_000;
 
 export interface Payload {
   n: string;
@@ -147,7 +146,7 @@ export class BenchTargets {
   private lease(job: Job): { partition: number; term: string; room: number } {
     const partition = partitionOf(job.key ?? job.dedupe_key, PARTITIONS);
     const owned = this.pod.leases.get(partition);
-    const room = owned ? owned.deadline - performance.now() - FAST_TIMEOUT_MS : 0;
+    const room = owned ? owned.deadline - performance.now() - fastTimeoutMs(this.pod.settings) : 0;
     return { partition, term: owned?.term.lease_token ?? 'none', room: Math.round(room) };
   }
 

@@ -2,6 +2,7 @@
 import type { Scenario } from '../bench/scenario.types.js';
 import { clocks } from './clocks.scenario.js';
 import { crashPoints } from './crash_points.scenario.js';
+import { kafkaTrouble } from './kafka.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
 import { cutPod, databaseAway } from './network.scenario.js';
 import { admins, rollingRestart } from './operations.scenario.js';
@@ -20,4 +21,5 @@ export const SCENARIOS: readonly Scenario[] = [
   clocks,
   rollingRestart,
   admins,
+  kafkaTrouble,
 ];

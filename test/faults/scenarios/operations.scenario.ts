@@ -1,4 +1,5 @@
 import { FAST_TARGETS, LONG_TARGETS, NEW_TARGET } from '../bench/pod_settings.js';
+import { SeededRandom } from '../bench/random.js';
 import type { Scenario } from '../bench/scenario.types.js';
 import type { World } from '../bench/world.js';
 
@@ -31,7 +32,8 @@ export const admins: Scenario = {
     world.defaults = { produce_per_s: 6 };
   },
   async run(world, length) {
-    for (const { proxy } of world.pods) proxy.delayMs = () => world.random.int(0, 15);
+    const slow = new SeededRandom(`slow ${world.seed}`); // drawn from as often as messages come
+    for (const { proxy } of world.pods) proxy.delayMs = () => slow.int(0, 15);
     world.fault('every message of the database takes up to 15 ms');
     for (let round = 0; round < 25 * length; round++) {
       const action = world.random.pick(ACTIONS);
