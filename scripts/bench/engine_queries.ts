@@ -82,7 +82,7 @@ export const ENGINE_QUERIES: readonly EngineQuery[] = [
     name: 'fast lane: cold check over all cells',
     index: ['due_fast'],
     examined: 2 * 256,
-    run: (c, { now }) => fast.findCellsWithWork(c, [{ targets: [FAST, LIGHT], partitions: everyPartition }], now, 256),
+    run: (c, { now }) => fast.findCellsWithWork(c, { targets: [FAST, LIGHT], partitions: everyPartition }, now, 256),
   },
   {
     name: 'fast lane: probe of a backlog',

@@ -104,6 +104,10 @@ export class SchedulesModule extends ConfigurableModuleClass implements OnApplic
     super();
   }
 
+  static override forRoot(options: SchedulesModuleOptions = {}): DynamicModule {
+    return super.forRoot(options);
+  }
+
   onApplicationShutdown(): void {
     taken.delete(this.connection);
   }

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
+import { partitionOf } from '../../src/jobs/policy/partition.js';
 import type { Job } from '../../src/jobs/jobs.types.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { JobRejected, TargetOutcomeUnknown, TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
@@ -308,6 +309,21 @@ describe.each(['on', 'off'] as const)('fast lane, hints %s', (hints) => {
     const round = ['find', 'find', 'update', 'delete'];
     // The hint makes the cell hot: what it saves is the cold check.
     expect(await pod.commandsOf(() => pod.lane.runOnce())).toEqual(hints === 'on' ? round : ['find', ...round]);
+  });
+
+  it('one check finds every cell that has work, however deep the backlog of the first', async () => {
+    const recorder = new Recorder();
+    const pod = await db.pod({ partitions: 4, hints: 'off', fast_lane: { cold_check_limit: 10 } }, [recorder.target()]);
+    await pod.leases.heartbeat();
+    await pod.sideEffect.enqueueMany(rows(60, 60));
+    const { partition } = (await pod.jobs.findOne({}, { sort: { partition: 1 } }))!;
+    await pod.sideEffect.enqueueMany(
+      Array.from({ length: 400 }, (_, index) => ({ target: T, payload: index, key: `d${index}` })),
+    );
+    await pod.jobs.updateMany({ key: /^d/ }, { $set: { partition } });
+    await pod.lane.runOnce();
+    const cells = new Set(recorder.seen.map((job) => partitionOf(job.key!, 4)));
+    expect(cells.size).toBe(4);
   });
 
   it('an at-most-once row with one in flight costs at most 3 commands', async () => {

@@ -124,6 +124,13 @@ describe('a backlog whose partition has no live owner', () => {
     expect(problemsOf(pod)).not.toContain('no_owner');
   });
 
+  it('a pod that only enqueues follows the database’s clock all the same', async () => {
+    const pod = await podOf({ workers: 'off' });
+    const before = clock.syncs;
+    await live(pod, TWO_MINUTES);
+    expect(clock.syncs).toBeGreaterThan(before);
+  });
+
   it('is none yet when it was seen once: a partition changes hands now and then', async () => {
     const pod = await podOf({ workers: 'off' });
     await pod.sideEffect.enqueue(FAST.name, 1);

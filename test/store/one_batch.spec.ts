@@ -20,8 +20,9 @@ describe('a read of more rows than a default batch holds', () => {
     await pod.sideEffect.enqueueMany(rows.map((index) => ({ target: 'a:long', payload: index })));
     const now = pod.now();
     const cell = { target: 'a:fast', partition: 0 };
-    const groups = [{ targets: ['a:fast'], partitions: [0] }];
-    expect(await findCellsWithWork(pod.collections, groups, now, 250)).toHaveLength(250);
+    const group = { targets: ['a:fast'], partitions: [0] };
+    expect(await findCellsWithWork(pod.collections, group, now, 250)).toEqual({ found: [cell], full: true });
+    expect(await findCellsWithWork(pod.collections, group, now, 301)).toEqual({ found: [cell], full: false });
     expect(await probeDueKeys(pod.collections, cell, now, 250)).toHaveLength(250);
     expect(await readOrdered(pod.collections, cell, { after: '' }, 250)).toHaveLength(250);
     expect(await readDue(pod.collections, { target: 'a:long', busy: [], now, limit: 250 })).toHaveLength(250);

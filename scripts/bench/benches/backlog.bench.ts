@@ -176,7 +176,7 @@ function pollSide({ connection, collections, commands }: Opened, kind: Kind, nam
 async function pollFast(collections: JobsCollections, target: string): Promise<void> {
   const now = new Date();
   const partitions = Array.from({ length: PARTITIONS }, (_, partition) => partition);
-  await findCellsWithWork(collections, [{ targets: [target], partitions }], now, COLD_LIMIT);
+  await findCellsWithWork(collections, { targets: [target], partitions }, now, COLD_LIMIT);
   const cell = { target, partition: 0 };
   const keys = await probeDueKeys(collections, cell, now, BATCH);
   const range = keys.length === BATCH ? { after: '' } : { keys: [...new Set(keys)] };

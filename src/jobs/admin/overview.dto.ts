@@ -173,7 +173,7 @@ export class WorkerDto {
   @ApiProperty({ type: String, example: 'host-1' })
   host: string;
 
-  @ApiProperty({ type: String, example: '0.1.0' })
+  @ApiProperty({ type: String, description: 'Of Node', example: 'v20.19.0' })
   version: string;
 
   @ApiProperty({ type: [String], example: ['fast', 'long'] })
@@ -184,6 +184,9 @@ export class WorkerDto {
 
   @ApiProperty({ type: Date })
   heartbeat_at: Date;
+
+  @ApiProperty({ type: [String], required: false, description: 'The targets it knows', example: ['orders:announce'] })
+  targets?: string[];
 
   @ApiProperty({ type: Boolean, description: 'Its heartbeat is new enough', example: true })
   live: boolean;

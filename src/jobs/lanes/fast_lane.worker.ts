@@ -24,6 +24,12 @@ import { GIVE_UP_MS } from './shutdown.js';
 import { TargetPause, type Probe } from './target_pause.js';
 import type { OwnedPartition } from './owned_partition.js';
 
+/** Cells of which nothing is known: each of these targets in each of these partitions. */
+interface ColdGroup {
+  readonly targets: string[];
+  readonly partitions: number[];
+}
+
 @Injectable()
 export class FastLaneWorker {
   private readonly cells = new Map<OwnedPartition, Map<string, Cell>>();
@@ -134,22 +140,37 @@ export class FastLaneWorker {
     this.dropLostCells();
     await this.writeOrphans();
     const open = this.targets.inLane(JobLane.fast).filter((target) => this.pause.look(target.name) !== 'closed');
-    const groups = this.coldGroups(open);
-    if (groups.length === 0) return false;
+    let any = false;
+    // A deep cell hides those behind it: found cells are hot, so asking again looks further. Each turn finds a new one.
+    for (let again = true; again;) {
+      again = false;
+      for (const group of this.coldGroups(open)) {
+        const { found, full } = await this.findWork(group);
+        any ||= found;
+        again ||= found && full;
+      }
+    }
+    return any;
+  }
+
+  private async findWork(group: ColdGroup): Promise<{ found: boolean; full: boolean }> {
     const limit = this.config.fast_lane.cold_check_limit;
-    const found = await findCellsWithWork(this.collections, groups, this.clock.now(), limit);
+    const { found, full } = await findCellsWithWork(this.collections, group, this.clock.now(), limit);
+    let fresh = false;
     for (const { target, partition } of found) {
       const owned = this.leases.get(partition);
       const known = this.targets.get(target);
-      if (owned && known) this.cellOf(owned, known).hot = true;
+      if (!owned || !known) continue;
+      this.cellOf(owned, known).hot = true;
+      fresh = true;
     }
-    return found.length > 0;
+    return { found: fresh, full };
   }
 
   /** Cold cells, targets with the same cold partitions together: nearly always one group. */
-  private coldGroups(targets: readonly RegisteredTarget[]): { targets: string[]; partitions: number[] }[] {
+  private coldGroups(targets: readonly RegisteredTarget[]): ColdGroup[] {
     const readable = this.leases.readable();
-    const groups = new Map<string, { targets: string[]; partitions: number[] }>();
+    const groups = new Map<string, ColdGroup>();
     for (const target of targets) {
       const cold = readable.filter((owned) => !this.cells.get(owned)?.get(target.name)?.hot);
       if (cold.length === 0) continue;

@@ -55,8 +55,17 @@ export class LongClaims {
     @Inject(LivePods) private readonly pods: LivePods,
   ) {}
 
+  /** Which of these have due rows? One query, and one more for each deep backlog that hid the targets behind it. */
   async findWork(targets: readonly string[]): Promise<string[]> {
-    return store.findTargetsWithWork(this.collections, targets, this.clock.now(), COLD_CHECK_LIMIT);
+    const withWork: string[] = [];
+    let unseen = [...targets];
+    while (unseen.length > 0) {
+      const now = this.clock.now();
+      const { found, full } = await store.findTargetsWithWork(this.collections, unseen, now, COLD_CHECK_LIMIT);
+      withWork.push(...found);
+      unseen = full ? unseen.filter((name) => !found.includes(name)) : [];
+    }
+    return withWork;
   }
 
   none(): RunningRow[] {

@@ -124,6 +124,8 @@ export class EngineHealth {
   private async askDatabase(): Promise<void> {
     const { check_ms } = this.config.health;
     try {
+      // A pod that only enqueues has no heartbeat to follow the database's clock with.
+      if (this.config.workers === 'off') await this.withinTime(this.clock.sync());
       const { ownerless, unknown, unsure } = await this.withinTime(this.ownership.look());
       this.lookAt = this.clock.monotonic() + (unsure ? Math.min(SOON_MS, check_ms) : check_ms);
       this.tell('database_unreachable', undefined);

@@ -14,23 +14,37 @@ export interface CellId {
   readonly partition: number;
 }
 
-/** Which of these cells have due rows? One query for all of them; a cell may appear once per row, up to the limit. */
+/**
+ * Which of these cells have due rows? One query for all of them, in index order: without the sort a server may look at the
+ * whole backlog first. A cell appears once per row; `full` says that the limit was reached, so that cells behind a deep one
+ * were not looked at.
+ */
 export async function findCellsWithWork(
   { jobs }: JobsCollections,
-  groups: readonly { targets: string[]; partitions: number[] }[],
+  { targets, partitions }: { readonly targets: readonly string[]; readonly partitions: readonly number[] },
   now: Date,
   limit: number,
-): Promise<CellId[]> {
-  const branches = groups.map(({ targets, partitions }) => ({
-    ...PENDING_FAST,
-    target: targets.length === 1 ? targets[0]! : { $in: targets },
-    partition: { $in: partitions },
-    next_run_at: { $lte: now },
-  }));
-  const filter = branches.length === 1 ? branches[0]! : { $or: branches };
-  return jobs
-    .find(filter, { projection: { _id: 0, target: 1, partition: 1 }, ...oneBatch(limit) })
-    .toArray() as Promise<CellId[]>;
+): Promise<{ found: CellId[]; full: boolean }> {
+  const rows = (await jobs
+    .find(
+      {
+        ...PENDING_FAST,
+        target: targets.length === 1 ? targets[0]! : { $in: [...targets] },
+        partition: { $in: [...partitions] },
+        next_run_at: { $lte: now },
+      },
+      {
+        projection: { _id: 0, target: 1, partition: 1 },
+        sort: { target: 1, partition: 1, next_run_at: 1, _id: 1 },
+        ...oneBatch(limit),
+        hint: 'due_fast',
+      },
+    )
+    .toArray()) as CellId[];
+  const found = rows.filter(
+    ({ target, partition }, index) => rows[index - 1]?.target !== target || rows[index - 1]?.partition !== partition,
+  );
+  return { found, full: rows.length >= limit };
 }
 
 /** The probe: which keys of the cell have due rows, oldest first. Answered from the index alone. */

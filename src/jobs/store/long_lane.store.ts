@@ -15,21 +15,28 @@ import { isDuplicateKey } from './write_errors.js';
 
 const PENDING_LONG = { status: 'PENDING', lane: 'long' } as const;
 
-/** Which of these targets have due rows? One query for all; more may have some than the limit lets through. */
+/**
+ * Which of these targets have due rows? One query for all, in index order: without the sort a server may look at the whole
+ * backlog first. `full`: the limit was reached, so others may have rows that were not looked at. */
 export async function findTargetsWithWork(
   { jobs }: JobsCollections,
   targets: readonly string[],
   now: Date,
   limit: number,
-): Promise<string[]> {
+): Promise<{ found: string[]; full: boolean }> {
   const target = targets.length === 1 ? targets[0]! : { $in: [...targets] };
   const rows = await jobs
     .find(
       { ...PENDING_LONG, target, priority: { $gte: 1 }, next_run_at: { $lte: now } },
-      { projection: { _id: 0, target: 1 }, ...oneBatch(limit), hint: 'due_long' },
+      {
+        projection: { _id: 0, target: 1 },
+        sort: { target: 1, priority: -1, next_run_at: 1, _id: 1 },
+        ...oneBatch(limit),
+        hint: 'due_long',
+      },
     )
     .toArray();
-  return [...new Set(rows.map((row) => row.target))];
+  return { found: [...new Set(rows.map((row) => row.target))], full: rows.length >= limit };
 }
 
 export type DueRow = Pick<JobDoc, '_id' | 'target' | 'code' | 'priority' | 'next_run_at'>;
