@@ -114,8 +114,8 @@ describe('the judge', () => {
   });
 
   it.each([
-    [50, ['exclusive']],
-    [0, []],
+    [1_500, ['exclusive']],
+    [900, []],
   ])('sees two runs of one exclusive code while the first claim had %s ms left', (room, expected) => {
     const target = 'long:exclusive';
     const [a, b] = [

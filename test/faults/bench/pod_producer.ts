@@ -105,9 +105,10 @@ export class BenchProducer {
     const { random } = this;
     const n = `${name}-${++this.count}`;
     const more = [...(version >= 2 ? [NEW_TARGET] : []), ...(this.pod.settings.kafka ? KAFKA_TARGETS : [])];
-    const target = random.pick([...FAST_TARGETS, ...LONG_TARGETS, ...more]);
+    const target = random.pick(this.pod.settings.targets ?? [...FAST_TARGETS, ...LONG_TARGETS, ...more]);
     let behaviour = this.behaviour();
-    if (behaviour === 'complete' && target === 'fast:batch') behaviour = 'ok';
+    // A batch cannot, and an exclusive code is free again while the handler is still on its way out.
+    if (behaviour === 'complete' && ['fast:batch', 'long:exclusive'].includes(target)) behaviour = 'ok';
     const keyed = !target.startsWith('long:') && random.chance(0.7);
     const key = `${target} ${name} ${random.int(1, KEYS)}`;
     const code = random.pick(EXCLUSIVE_CODES);

@@ -18,6 +18,8 @@ export interface PodSettings {
   /** It enqueues by itself, about so many transactions a second. 0: it does not. */
   produce_per_s: number;
   max_crashes: number;
+  /** What it enqueues for. Default: all it knows. */
+  targets?: readonly string[];
   kafka?: { brokers: string[]; request_timeout_ms: number };
   /** Its handlers take so long instead of a few ms. */
   handler_ms?: number;

@@ -33,10 +33,13 @@ async function within(ms: number, end: Promise<unknown>): Promise<boolean> {
 }
 
 /** Pods that die of `kill -9` at named points, some at once, beside two that live. */
-function crashesAt(part: string, chosen: (point: CrashPoint, index: number) => boolean): Scenario {
+function crashesAt(part: string, chosen: (point: CrashPoint) => boolean, targets?: readonly string[]): Scenario {
   return {
     name: `crash_points_${part}`,
     about: `kill -9 at named crash points, ${part}`,
+    prepare(world) {
+      if (targets) world.defaults = { targets };
+    },
     async run(world, length) {
       const points = world.random.shuffle(
         CRASH_POINTS.filter(chosen).flatMap((point) => Array(length).fill(point) as CrashPoint[]),
@@ -60,8 +63,17 @@ function crashesAt(part: string, chosen: (point: CrashPoint, index: number) => b
 const ENQUEUE = /insert|commit|hook|slot/;
 const RUN = /mark|send|answer/;
 
+/** Where a death between two steps of a run hurts most. */
+const AT_MOST_ONCE_MOSTLY = [
+  'fast:at_most_once',
+  'fast:at_most_once',
+  'long:at_most_once',
+  'fast:at_least_once',
+  'fast:batch',
+];
+
 export const crashPoints: readonly Scenario[] = [
   crashesAt('enqueue', (point) => ENQUEUE.test(point)),
-  crashesAt('run', (point) => RUN.test(point)),
+  crashesAt('run', (point) => RUN.test(point), AT_MOST_ONCE_MOSTLY),
   crashesAt('hand_over', (point) => !ENQUEUE.test(point) && !RUN.test(point)),
 ];

@@ -5,6 +5,9 @@ import type { Scenario } from '../bench/scenario.types.js';
 export const frozenPod: Scenario = {
   name: 'frozen_pod',
   about: 'SIGSTOP past the lease, takeover by another pod, SIGCONT',
+  prepare(world) {
+    world.defaults = { handler_ms: 80 }; // so that a stop finds something half done
+  },
   async run(world, length) {
     for (let round = 0; round < 2 * length; round++) {
       const before = await world.wait(300, 1_500);
