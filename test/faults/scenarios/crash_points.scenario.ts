@@ -6,7 +6,7 @@ import type { World } from '../bench/world.js';
 /** Pods that are about to die, side by side. */
 const AT_ONCE = 3;
 /** A pod that has not passed its point by then stops in order; points of the release are passed on that way. */
-const PATIENCE_MS = 6_000;
+const PATIENCE_MS = 20_000;
 /** What others left in flight is judged only when there is something to judge. */
 const SELDOM: ReadonlySet<CrashPoint> = new Set(['before_judge', 'after_judge']);
 /** Passed on the way out, or by the next tick of a schedule. */
