@@ -52,4 +52,10 @@ export { EngineHealth, type HealthReport } from './jobs/observability/engine_hea
 export { KafkaModule } from './kafka/kafka.module.js';
 export type { KafkaModuleOptions } from './kafka/kafka.options.js';
 export { kafkaTargetName } from './kafka/kafka.target.js';
-export { TargetUnreachable, TargetOutcomeUnknown, JobRejected } from './jobs/targets/target_errors.js';
+export {
+  TargetUnreachable,
+  TargetOutcomeUnknown,
+  JobRejected,
+  SharedFailure,
+  JobHeldBack,
+} from './jobs/targets/target_errors.js';

@@ -63,7 +63,10 @@ export interface JobContext {
   complete(work: (tx: Tx) => Promise<unknown>): Promise<void>;
 }
 
-/** Answer of a batch handler: per row in order, `undefined` for success, an error otherwise. Nothing: all succeeded. */
+/**
+ * Answer of a batch handler: per row in order, `undefined` for success, an error otherwise. Nothing: all succeeded.
+ * `SharedFailure` and `JobHeldBack` say what only a row among others can end with.
+ */
 export type BatchAnswer = readonly (Error | undefined)[] | void;
 
 export type JobHandler<Payload = JsonValue> = (job: Job<Payload>, context: JobContext) => Promise<unknown>;

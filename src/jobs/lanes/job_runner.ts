@@ -12,7 +12,7 @@ import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import type { Job, JobContext } from '../jobs.types.js';
 import { inRunSpan } from '../observability/job_traces.js';
 import { afterCallOff } from '../policy/called_off.js';
-import { classifyError, targetVerdict, type RunResult } from '../policy/outcome.js';
+import { classifyError, classifyInBatch, targetVerdict, type RunResult } from '../policy/outcome.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import type { RegisteredTarget } from '../targets/job_targets.registry.js';
 import { TargetOutcomeUnknown } from '../targets/target_errors.js';
@@ -101,8 +101,10 @@ export class JobRunner {
     rows.forEach((row, index) => {
       const error = answer[index];
       if (whole.kind === 'answered') results.set(row, { ...whole, speaks_for_many: rows.length > 1 });
-      else if (whole.kind === 'success' && error) results.set(row, classifyError(error));
-      else results.set(row, whole);
+      else if (whole.kind === 'success' && error) {
+        const first_of_key = rows.findIndex(({ order_key }) => order_key === row.order_key) === index;
+        results.set(row, classifyInBatch(error, { alone: rows.length === 1, first_of_key }));
+      } else results.set(row, whole);
     });
   }
 

@@ -51,6 +51,14 @@ export function classifyError(error: unknown): RunResult {
   return { kind: 'answered', error };
 }
 
+/** One row's error in the answer of a batch handler. Where a marker cannot be meant, the error is an answer to the row. */
+export function classifyInBatch(error: Error, row: { alone: boolean; first_of_key: boolean }): RunResult {
+  if (error.name === 'JobHeldBack' && !row.first_of_key) return { kind: 'not_started' };
+  // Of a row that ran alone nobody else can be meant: not charged, it would run again for ever.
+  if (error.name === 'SharedFailure') return { kind: 'answered', error: error.cause, speaks_for_many: !row.alone };
+  return classifyError(error);
+}
+
 export function decideRow(
   row: { readonly attempts: number },
   result: RunResult,

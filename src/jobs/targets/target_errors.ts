@@ -22,6 +22,28 @@ export class TargetOutcomeUnknown extends Error {
   readonly target_up: boolean;
 }
 
+/**
+ * In a batch handler's answer: one answer to several rows, of which nobody knows whom it means. Charges none of them:
+ * each runs alone next, and is charged alone.
+ */
+export class SharedFailure extends Error {
+  constructor(override readonly cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause });
+    this.name = 'SharedFailure';
+  }
+}
+
+/**
+ * In a batch handler's answer: not sent by this call because of a row of the same key before it. Runs after that one, at
+ * no charge. Of the first row of a key in the batch it counts as an answered failure: that row waits for nobody.
+ */
+export class JobHeldBack extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'JobHeldBack';
+  }
+}
+
 /** A resend can never succeed: DEAD at once, whatever the delivery mode. Any error with `dead_now: true` counts as one. */
 export class JobRejected extends Error {
   readonly dead_now = true;
