@@ -166,6 +166,12 @@ export class EnginePod {
       this.kafkaSends++;
       return send(records);
     };
+    const sendByPartition = producer.sendByPartition.bind(producer);
+    producer.sendByPartition = async (records) => {
+      const sent = await sendByPartition(records);
+      this.kafkaSends += sent.length;
+      return sent;
+    };
   }
 
   async close(): Promise<void> {

@@ -2,11 +2,13 @@
  * One client and its one producer, from the first connect to the end. Every call of the client that can hang has a
  * deadline of our own. Never retries and never creates a topic; never disconnects under a send.
  */
-import { Kafka, Partitioners, logLevel, type Producer, type RecordMetadata } from 'kafkajs';
+import { Kafka, logLevel, type Producer, type RecordMetadata } from 'kafkajs';
 import { withDeadline } from './deadline.js';
 import { KafkaSendFailure, type KafkaPhase } from './kafka.errors.js';
 import type { KafkaRecord } from './kafka.message.js';
 import type { KafkaConfig } from './kafka.options.js';
+import { assertCovers, groupBy, topicMessages, type KafkaParcel, type KafkaSent } from './parcels.js';
+import { createPartitioner, placeIn, PartitionsQuestion, type Place } from './partitions.js';
 import { ProduceWatch } from './produce_watch.js';
 
 const ALL_REPLICAS = -1;
@@ -24,7 +26,8 @@ export class KafkaConnection {
   private readonly watch = new ProduceWatch();
   private readonly producer: Producer;
   private connected: Promise<void> | undefined;
-  private sends = 0;
+  /** Who needs the connection open. */
+  private users = 0;
   private closed = false;
   private whenIdle: (() => void) | undefined;
 
@@ -41,7 +44,7 @@ export class KafkaConnection {
       socketFactory: this.watch.socketFactory,
     });
     this.producer = kafka.producer({
-      createPartitioner: Partitioners.DefaultPartitioner,
+      createPartitioner,
       allowAutoTopicCreation: false,
       idempotent: false,
       metadataMaxAge: METADATA_MAX_AGE_MS,
@@ -53,8 +56,57 @@ export class KafkaConnection {
   }
 
   /** One call of the client for all records. Throws `KafkaSendFailure`, which speaks for every one of them. */
-  async send(records: readonly KafkaRecord[]): Promise<RecordMetadata[]> {
-    this.sends++;
+  send(parcel: KafkaParcel): Promise<RecordMetadata[]> {
+    return this.inUse(() => this.sendWatched(parcel));
+  }
+
+  /** Keeps the connection open until `work` has ended, also when it is to be closed meanwhile. */
+  async inUse<T>(work: () => Promise<T>): Promise<T> {
+    this.users++;
+    try {
+      return await work();
+    } finally {
+      this.users--;
+      if (this.users === 0) this.whenIdle?.();
+    }
+  }
+
+  /**
+   * Sorts records by topic-partition, each in the order given. What cannot be placed comes back with its failure. Takes as
+   * long as a connect at most, and leaves the client connected: with a send after it the sum is that of a plain send.
+   */
+  async parcels(records: readonly KafkaRecord[]): Promise<KafkaSent[]> {
+    const topics = [...groupBy(records, ({ topic }) => topic)];
+    const ask = async (): Promise<(Place | KafkaSendFailure)[]> => {
+      await this.connect();
+      const places: (Place | KafkaSendFailure)[] = [];
+      // One after the other: a topic that does not exist makes the client forget those it learns of at the same time.
+      for (const [topic] of topics) places.push(await this.placesOf(topic));
+      return places;
+    };
+    try {
+      const places = await withDeadline('Kafka partitions', this.config.connect_timeout_ms, ask());
+      return topics.flatMap(([, list], index): KafkaSent[] => {
+        const place = places[index]!;
+        if (place instanceof KafkaSendFailure) return [{ records: list, failure: place }];
+        return [...groupBy(list, place)].map(([partition, group]) => ({ records: group, partition }));
+      });
+    } catch (error) {
+      return [{ records, failure: new KafkaSendFailure('connect', error) }];
+    }
+  }
+
+  private async placesOf(topic: string): Promise<Place | KafkaSendFailure> {
+    const question = new PartitionsQuestion();
+    const asked = this.producer.sendBatch({ topicMessages: [{ topic, messages: [question] }] });
+    const failure = await asked.then(
+      () => new Error('the client placed no record'),
+      (error: unknown) => error,
+    );
+    return question.partitions ? placeIn(topic, question.partitions) : new KafkaSendFailure('send', failure);
+  }
+
+  private async sendWatched({ records, partition }: KafkaParcel): Promise<RecordMetadata[]> {
     let phase = (): KafkaPhase => 'connect';
     const watched = this.watch.begin(records[0]!);
     try {
@@ -64,24 +116,22 @@ export class KafkaConnection {
       const sent = this.producer.sendBatch({
         acks: ALL_REPLICAS,
         timeout: Math.ceil(request_timeout_ms * 0.8), // the broker gives up, and says so, before the client does
-        topicMessages: byTopic(records),
+        topicMessages: topicMessages(records, partition),
       });
       const answer = await withDeadline('Kafka send', request_timeout_ms + DEADLINE_GRACE_MS, sent);
-      assertCovers(answer, records);
+      assertCovers(answer, records, partition);
       return answer;
     } catch (error) {
       throw new KafkaSendFailure(phase(), error);
     } finally {
       this.watch.end(watched);
-      this.sends--;
-      if (this.sends === 0) this.whenIdle?.();
     }
   }
 
   /** Ends the connection after the sends under way have ended. Never throws. */
   async close(): Promise<void> {
     this.closed = true;
-    if (this.sends > 0) await new Promise<void>((resolve) => (this.whenIdle = resolve));
+    if (this.users > 0) await new Promise<void>((resolve) => (this.whenIdle = resolve));
     // It can hang on a request that nobody answers, and closes no socket then.
     await withDeadline('Kafka disconnect', this.config.connect_timeout_ms, this.producer.disconnect()).catch(
       () => undefined,
@@ -109,24 +159,4 @@ export class KafkaConnection {
       }
     }
   }
-}
-
-function byTopic(records: readonly KafkaRecord[]) {
-  const topics = new Map<string, KafkaRecord[]>();
-  for (const record of records) {
-    const known = topics.get(record.topic);
-    if (known) known.push(record);
-    else topics.set(record.topic, [record]);
-  }
-  return [...topics].map(([topic, list]) => ({
-    topic,
-    messages: list.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
-  }));
-}
-
-/** A send that resolves has been seen to leave a partition out. */
-function assertCovers(answer: readonly RecordMetadata[] | undefined, records: readonly KafkaRecord[]): void {
-  const answered = new Set((answer ?? []).filter(({ errorCode }) => errorCode === 0).map(({ topicName }) => topicName));
-  const missing = records.find(({ topic }) => !answered.has(topic));
-  if (missing) throw new Error(`Kafka answered without a word on topic ${missing.topic}`);
 }

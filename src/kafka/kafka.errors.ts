@@ -31,6 +31,14 @@ export class KafkaDeadlineExceeded extends Error {
   }
 }
 
+/** A send that resolved without a word on some of its records: the client skips a partition that it does not know. */
+export class KafkaNotCovered extends Error {
+  constructor(where: string) {
+    super(`Kafka answered without a word on ${where}`);
+    this.name = 'KafkaNotCovered';
+  }
+}
+
 /**
  * Answers to a produce request that say: not appended. LEADER_NOT_AVAILABLE is left out on purpose: it answers requests
  * for metadata, such as the client makes after an unclear end, whose error it then hides.
@@ -77,6 +85,7 @@ function unsentClass(chain: readonly ErrorFacts[]): KafkaFailureClass {
     return /disconnecting/.test(String(root.message)) ? 'not_sent' : 'invalid';
   }
   if (typeof root?.name === 'string' && root.name.startsWith('KafkaJS')) return 'not_sent';
+  if (root?.name === 'KafkaNotCovered') return 'not_sent';
   return NETWORK_CODES.test(String(root?.code)) ? 'not_sent' : 'answered';
 }
 

@@ -14,6 +14,11 @@ export interface KafkaTopicOptions {
   topic_name?: string;
   /** Default `at_most_once`. `KAFKA_TARGET_TOPICS` can switch it to `at_least_once`. */
   delivery_mode?: DeliveryMode;
+  /**
+   * Rows that one mark may put in flight: what a takeover can leave unknown. Default 1 at most once, else the batch. At
+   * most once with more than 1: one call per topic-partition, side by side.
+   */
+  max_in_flight?: number;
 }
 
 /** What an administrator may change while the application runs. Read before every send: keep it cheap. */
@@ -40,6 +45,7 @@ export interface KafkaModuleOptions {
 export interface KafkaTopic {
   readonly topic: string;
   readonly delivery_mode: DeliveryMode;
+  readonly max_in_flight?: number;
 }
 
 export interface KafkaConfig {
@@ -108,21 +114,28 @@ export function parseTargetTopics(text: string | undefined, errors: string[]): K
 
 function targetsOf(declared: readonly KafkaTopicOptions[], fromEnv: KafkaTopic[], errors: string[]): KafkaTopic[] {
   const targets = new Map<string, KafkaTopic>();
-  for (const { event, default_topic: topic, topic_name, delivery_mode = DeliveryMode.atMostOnce } of declared) {
+  for (const options of declared) {
+    const { event, default_topic: topic, topic_name, delivery_mode = DeliveryMode.atMostOnce, max_in_flight } = options;
     for (const name of [topic, topic_name ?? topic]) {
       const fault = topicFault(name);
       if (fault) errors.push(`kafka.topics[${event}]: ${fault}`);
     }
-    const known = targets.get(topic);
-    // One target has one delivery mode; two events that ask for different ones would get whichever came last.
-    if (known && known.delivery_mode !== delivery_mode) {
-      errors.push(`kafka.topics[${event}]: ${topic} is declared with another delivery_mode already`);
+    if (max_in_flight !== undefined && (!Number.isSafeInteger(max_in_flight) || max_in_flight < 1)) {
+      errors.push(`kafka.topics[${event}].max_in_flight: expected a whole number from 1, got ${max_in_flight}`);
     }
-    targets.set(topic, { topic, delivery_mode });
+    const target = { topic, delivery_mode, ...(max_in_flight !== undefined && { max_in_flight }) };
+    const known = targets.get(topic);
+    // One target has one rule; two events that ask for different ones would get whichever came last.
+    for (const field of ['delivery_mode', 'max_in_flight'] as const) {
+      if (!known || known[field] === target[field]) continue;
+      errors.push(`kafka.topics[${event}].${field}: ${topic} is declared with another ${field} already`);
+    }
+    targets.set(topic, target);
   }
   for (const { topic, delivery_mode } of fromEnv) {
     // Without a suffix the environment only makes the topic known: it must not weaken what the code declared.
-    if (!targets.has(topic) || delivery_mode === DeliveryMode.atLeastOnce) targets.set(topic, { topic, delivery_mode });
+    const known = targets.get(topic);
+    if (!known || delivery_mode === DeliveryMode.atLeastOnce) targets.set(topic, { ...known, topic, delivery_mode });
   }
   return [...targets.values()];
 }

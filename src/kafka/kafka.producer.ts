@@ -10,6 +10,7 @@ import { KafkaConnection } from './kafka.connection.js';
 import { KafkaSendFailure, kafkaFailure } from './kafka.errors.js';
 import type { KafkaRecord } from './kafka.message.js';
 import { KAFKA_CONFIG, type KafkaConfig } from './kafka.options.js';
+import type { KafkaParcel, KafkaSent } from './parcels.js';
 
 /** The lanes have ended or given up when the producer stops: a broker that hangs must not hold the exit. */
 const SHUTDOWN_MS = 1_000;
@@ -24,14 +25,22 @@ export class KafkaProducer implements OnApplicationShutdown {
 
   /** All records in one call. Throws `KafkaSendFailure`. */
   async send(records: readonly KafkaRecord[]): Promise<RecordMetadata[]> {
-    if (this.stopped) throw new KafkaSendFailure('connect', new Error('the producer has stopped'));
-    const connection = (this.current ??= new KafkaConnection(this.config));
-    try {
-      return await connection.send(records);
-    } catch (error) {
-      if (error instanceof KafkaSendFailure && mayBeBroken(error)) this.retire(connection);
-      throw error;
-    }
+    return this.sendOn(this.open(), { records });
+  }
+
+  /** One call per topic-partition, side by side. Answers how each ended; throws `KafkaSendFailure` once it has stopped. */
+  async sendByPartition(records: readonly KafkaRecord[]): Promise<KafkaSent[]> {
+    const connection = this.open();
+    // In use to the end: on another one a second connect would outlast what the lane waits.
+    return connection.inUse(async () => {
+      const parcels = await connection.parcels(records);
+      return Promise.all(
+        parcels.map(async (parcel) => {
+          if (parcel.failure) this.retireIfBroken(connection, parcel.failure);
+          return parcel.failure ? parcel : this.outcomeOn(connection, parcel);
+        }),
+      );
+    });
   }
 
   async onApplicationShutdown(): Promise<void> {
@@ -40,6 +49,33 @@ export class KafkaProducer implements OnApplicationShutdown {
     const closed = Promise.all(this.closing.values());
     await withDeadline('Kafka shutdown', SHUTDOWN_MS, closed).catch(() => undefined);
     for (const connection of this.closing.keys()) connection.destroy();
+  }
+
+  private open(): KafkaConnection {
+    if (this.stopped) throw new KafkaSendFailure('connect', new Error('the producer has stopped'));
+    return (this.current ??= new KafkaConnection(this.config));
+  }
+
+  private async sendOn(connection: KafkaConnection, parcel: KafkaParcel): Promise<RecordMetadata[]> {
+    try {
+      return await connection.send(parcel);
+    } catch (error) {
+      this.retireIfBroken(connection, error);
+      throw error;
+    }
+  }
+
+  private async outcomeOn(connection: KafkaConnection, parcel: KafkaParcel): Promise<KafkaSent> {
+    try {
+      await this.sendOn(connection, parcel);
+      return parcel;
+    } catch (error) {
+      return { ...parcel, failure: error instanceof KafkaSendFailure ? error : new KafkaSendFailure('written', error) };
+    }
+  }
+
+  private retireIfBroken(connection: KafkaConnection, error: unknown): void {
+    if (error instanceof KafkaSendFailure && mayBeBroken(error)) this.retire(connection);
   }
 
   private retire(connection: KafkaConnection): void {

@@ -1,19 +1,26 @@
 /**
  * Registers the `kafka:<topic>` targets. At least once: one call of the client for a whole batch. At most once: one
- * record, and so one topic-partition, per call, because an error must speak for exactly the rows in it. Never tells the
- * engine "not sent" of a record that may have left.
+ * topic-partition per call, because an error must speak for exactly the rows in it; with one row in flight, one record.
+ * Never tells the engine "not sent" of a record that may have left.
  */
 import { Inject, Injectable, type OnModuleInit } from '@nestjs/common';
 import { BootError } from '../common/errors.js';
 import { DeliveryMode, JobLane, type BatchAnswer, type Job } from '../jobs/jobs.types.js';
 import { JobTargetsRegistry } from '../jobs/targets/job_targets.registry.js';
-import { JobRejected, TargetOutcomeUnknown, TargetUnreachable } from '../jobs/targets/target_errors.js';
+import {
+  JobHeldBack,
+  JobRejected,
+  SharedFailure,
+  TargetOutcomeUnknown,
+  TargetUnreachable,
+} from '../jobs/targets/target_errors.js';
 import { withDeadline } from './deadline.js';
 import { DEADLINE_GRACE_MS } from './kafka.connection.js';
 import { KafkaSendFailure, kafkaFailure } from './kafka.errors.js';
 import { INVALID_RECORD, toRecord, type KafkaRecord } from './kafka.message.js';
 import { KAFKA_CONFIG, type KafkaConfig, type KafkaSettings, type KafkaTopic } from './kafka.options.js';
 import { KafkaProducer } from './kafka.producer.js';
+import type { KafkaSent } from './parcels.js';
 
 /** A broker takes 1 MiB at once by default (`message.max.bytes`), keys, headers and framing included. */
 const BATCH_BYTES = 900 * 1024;
@@ -34,10 +41,14 @@ export class KafkaTargets implements OnModuleInit {
     for (const target of this.config.targets) this.register(target);
   }
 
-  private register({ topic, delivery_mode }: KafkaTopic): void {
-    const common = { name: kafkaTargetName(topic), lane: JobLane.fast, delivery_mode, batch_bytes: BATCH_BYTES };
+  private register({ topic, delivery_mode, max_in_flight }: KafkaTopic): void {
+    const in_flight = max_in_flight === undefined ? {} : { max_in_flight };
+    const rules = { lane: JobLane.fast, delivery_mode, batch_bytes: BATCH_BYTES, ...in_flight };
+    const common = { name: kafkaTargetName(topic), ...rules };
     if (delivery_mode === DeliveryMode.atLeastOnce) {
       this.registry.register({ ...common, batch_handler: (jobs) => this.sendBatch(topic, jobs) });
+    } else if (max_in_flight !== undefined && max_in_flight > 1) {
+      this.registry.register({ ...common, batch_handler: (jobs) => this.sendByPartition(topic, jobs) });
     } else this.registry.register({ ...common, handler: (job) => this.sendOne(topic, job) });
     this.assertFits(common.name);
   }
@@ -75,6 +86,25 @@ export class KafkaTargets implements OnModuleInit {
     return answer;
   }
 
+  private async sendByPartition(topic: string, jobs: readonly Job[]): Promise<BatchAnswer> {
+    // A suspect runs alone, and so does all that a low pace lets through: the client places one record itself.
+    if (jobs.length === 1) return void (await this.sendOne(topic, jobs[0]!));
+    const { rows, answer } = rowsToSend(jobs, await this.topics(topic));
+    if (rows.size === 0) return answer;
+    for (const { records, failure } of await this.sendRows([...rows.keys()])) {
+      if (failure) for (const record of records) answer[rows.get(record)!] = rowError(failure, records.length);
+    }
+    return answer;
+  }
+
+  private async sendRows(records: readonly KafkaRecord[]): Promise<KafkaSent[]> {
+    try {
+      return await this.producer.sendByPartition(records);
+    } catch (error) {
+      throw error instanceof KafkaSendFailure ? targetError(error, records.length) : error;
+    }
+  }
+
   private async deliver(records: readonly KafkaRecord[]): Promise<void> {
     try {
       await this.producer.send(records);
@@ -102,6 +132,43 @@ export class KafkaTargets implements OnModuleInit {
       throw new TargetUnreachable('the Kafka settings cannot be read', { cause });
     }
   }
+}
+
+/**
+ * The records of a batch by their rows, and what is known of the others. Of a key, only what goes to one topic is sent by
+ * one batch: sends to two would run side by side, and a later row could arrive without its predecessor.
+ */
+function rowsToSend(
+  jobs: readonly Job[],
+  topicOf: (job: Job) => string,
+): { rows: Map<KafkaRecord, number>; answer: (Error | undefined)[] } {
+  const rows = new Map<KafkaRecord, number>();
+  const sentTo = new Map<string, string | undefined>();
+  const answer = jobs.map((job, index): Error | undefined => {
+    const topic = topicOf(job);
+    const { key } = job;
+    if (key !== undefined && sentTo.has(key) && sentTo.get(key) !== topic) {
+      sentTo.set(key, undefined);
+      return new JobHeldBack(`key ${key}: a row before it is not sent to ${topic} by the same call`);
+    }
+    try {
+      rows.set(toRecord(job, topic), index);
+      if (key !== undefined) sentTo.set(key, topic);
+      return undefined;
+    } catch (error) {
+      if (key !== undefined) sentTo.set(key, undefined);
+      return error as Error;
+    }
+  });
+  return { rows, answer };
+}
+
+/** What a parcel's failure says of each of its rows. */
+function rowError(failure: KafkaSendFailure, rows: number): Error {
+  const error = targetError(failure, rows);
+  const meansAll = error instanceof TargetUnreachable || error instanceof TargetOutcomeUnknown;
+  if (rows > 1 && !meansAll) return new SharedFailure(error);
+  return error instanceof Error ? error : new Error(String(error), { cause: error });
 }
 
 /** The reference's table, in the engine's words. */

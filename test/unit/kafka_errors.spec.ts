@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import kafkajs from 'kafkajs';
-import { KafkaDeadlineExceeded, kafkaFailure, type KafkaPhase } from '../../src/kafka/kafka.errors.js';
+import { KafkaDeadlineExceeded, KafkaNotCovered, kafkaFailure, type KafkaPhase } from '../../src/kafka/kafka.errors.js';
 
 const {
   KafkaJSBrokerNotFound,
@@ -46,6 +46,7 @@ const table: [condition: string, error: unknown, phase: KafkaPhase, expected: st
   ['the client could not get its lock', make(KafkaJSLockTimeout, 'lock'), 'send', 'not_sent'],
   ['the reconnect cannot log in', make(KafkaJSSASLAuthenticationError, 'no'), 'send', 'not_sent'],
   ['the client is stopping', make(KafkaJSNonRetriableError, 'The producer is disconnecting; …'), 'send', 'not_sent'],
+  ['the client skips a partition it does not know', new KafkaNotCovered('topic a, partition 9'), 'send', 'not_sent'],
   ['the topic does not exist', exceeded(protocol('UNKNOWN_TOPIC_OR_PARTITION', true)), 'send', 'not_sent'],
   ['a leader is being elected', exceeded(protocol('LEADER_NOT_AVAILABLE', true)), 'send', 'not_sent'],
   ['the leader has moved', exceeded(protocol('NOT_LEADER_FOR_PARTITION', true)), 'answered', 'not_sent'],
@@ -57,6 +58,7 @@ const table: [condition: string, error: unknown, phase: KafkaPhase, expected: st
   ['a metadata error hides how the write ended', protocol('UNKNOWN_TOPIC_OR_PARTITION', true), 'written', 'unknown'],
   ['an election hides what was answered', exceeded(protocol('LEADER_NOT_AVAILABLE', true)), 'answered', 'unknown'],
   ['replicas were lost after the append', protocol('NOT_ENOUGH_REPLICAS_AFTER_APPEND', true), 'answered', 'unknown'],
+  ['one of two topics is skipped', new KafkaNotCovered('topic a'), 'answered', 'unknown'],
   ['the answer cannot be read', new RangeError('out of bounds'), 'answered', 'unknown'],
   ['our deadline passes during the send', new KafkaDeadlineExceeded('send', 1), 'send', 'unknown'],
 

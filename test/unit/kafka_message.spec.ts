@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import { Partitioners } from 'kafkajs';
 import type { Job } from '../../src/jobs/jobs.types.js';
 import { toRecord } from '../../src/kafka/kafka.message.js';
+import { createPartitioner, placeIn } from '../../src/kafka/partitions.js';
 
 const job: Job = {
   id: '65f000000000000000000001',
@@ -50,6 +50,15 @@ describe('the record of a job', () => {
   });
 });
 
+const partitionsOf = (count: number, led: (id: number) => boolean = () => true) =>
+  Array.from({ length: count }, (_, partitionId) => ({
+    partitionId,
+    leader: led(partitionId) ? 1 : -1,
+    partitionErrorCode: 0,
+    replicas: [1],
+    isr: [1],
+  }));
+
 describe('the partition of a key', () => {
   // A change of the partitioner would reorder every key that has rows on both sides of the change.
   it.each([
@@ -58,15 +67,42 @@ describe('the partition of a key', () => {
     ['DO-3', 4],
     ['DO-100', 8],
     ['ร้าน-7', 0],
-  ])('of %s stays %i of 12', (key, expected) => {
-    const partitionMetadata = Array.from({ length: 12 }, (_, partitionId) => ({
-      partitionId,
-      leader: 1,
-      partitionErrorCode: 0,
-      replicas: [1],
-      isr: [1],
-    }));
-    const partition = Partitioners.DefaultPartitioner();
-    expect(partition({ topic: 'orders', partitionMetadata, message: { key, value: '' } })).toBe(expected);
+  ])('of %s stays %i of 12, whether the client places the record or we do', (key, expected) => {
+    const partitionMetadata = partitionsOf(12);
+    const args = { topic: 'orders', partitionMetadata, message: { key, value: '' } };
+    expect(createPartitioner()(args)).toBe(expected);
+    expect(placeIn('orders', partitionMetadata)(toRecord({ ...job, key }, 'orders'))).toBe(expected);
+  });
+
+  it('does not change while a partition has no leader', () => {
+    const place = placeIn(
+      'orders',
+      partitionsOf(12, (id) => id !== 7),
+    );
+    expect(place(toRecord(job, 'orders'))).toBe(7);
+  });
+});
+
+describe('the partition of a record without a key', () => {
+  const without = (id: number) => toRecord({ ...job, key: undefined, id: `event-${id}` }, 'orders');
+  const ids = Array.from({ length: 100 }, (_, id) => id);
+
+  it('is the same each time, and all partitions get their share', () => {
+    const [one, again] = [placeIn('orders', partitionsOf(4)), placeIn('orders', partitionsOf(4))];
+    expect(ids.map((id) => one(without(id)))).toEqual(ids.map((id) => again(without(id))));
+    expect(new Set(ids.map((id) => one(without(id)))).size).toBe(4);
+  });
+
+  it('has a leader, where one has', () => {
+    const place = placeIn(
+      'orders',
+      partitionsOf(4, (id) => id > 1),
+    );
+    expect([...new Set(ids.map((id) => place(without(id))))].sort()).toEqual([2, 3]);
+    const none = placeIn(
+      'orders',
+      partitionsOf(2, () => false),
+    );
+    expect([0, 1]).toContain(none(without(1)));
   });
 });

@@ -67,6 +67,33 @@ describe('Kafka options', () => {
     expect(faultsOf({}, { KAFKA_TARGET_TOPICS: text })).toMatch(message);
   });
 
+  it('keep the rows in flight of a topic, also when the environment switches it to at least once', () => {
+    const topics = [{ event: 'e', default_topic: 'orders', max_in_flight: 20 }];
+    expect(resolveKafkaOptions({ topics }, {}).targets).toEqual([
+      { topic: 'orders', delivery_mode: DeliveryMode.atMostOnce, max_in_flight: 20 },
+    ]);
+    expect(resolveKafkaOptions({ topics }, { KAFKA_TARGET_TOPICS: 'orders:at_least_once' }).targets).toEqual([
+      { topic: 'orders', delivery_mode: DeliveryMode.atLeastOnce, max_in_flight: 20 },
+    ]);
+  });
+
+  it.each([0, -1, 1.5, NaN, '20' as unknown as number])('refuse max_in_flight %s and name it', (max_in_flight) => {
+    const topics = [{ event: 'e', default_topic: 'orders', max_in_flight }];
+    expect(faultsOf({ topics }, {})).toBe(
+      `kafka.topics[e].max_in_flight: expected a whole number from 1, got ${max_in_flight}`,
+    );
+  });
+
+  it('refuse two events of one topic with different max_in_flight', () => {
+    const topics = [
+      { event: 'a', default_topic: 'orders', max_in_flight: 20 },
+      { event: 'b', default_topic: 'orders' },
+    ];
+    expect(faultsOf({ topics }, {})).toMatch(
+      /topics\[b\]\.max_in_flight: orders is declared with another max_in_flight/,
+    );
+  });
+
   it('refuse what cannot work, all of it at once', () => {
     const faults = faultsOf(
       {
