@@ -256,5 +256,11 @@ function crossFieldErrors({ lease, fast_lane, long_lane }: JobsConfig): string[]
       `jobs.long_lane.renew_ms: expected at most a third of long_lane.lease_ms (${long_lane.lease_ms / 3}), got ${long_lane.renew_ms}`,
     );
   }
+  // A row starts only while its claim outlives the first renewal; a shorter lease could start none.
+  if (long_lane.renew_ms + lease.margin_ms >= long_lane.lease_ms) {
+    errors.push(
+      `jobs.long_lane.lease_ms: expected more than long_lane.renew_ms + lease.margin_ms (${long_lane.renew_ms + lease.margin_ms}), got ${long_lane.lease_ms}`,
+    );
+  }
   return errors;
 }

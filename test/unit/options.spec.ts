@@ -107,6 +107,17 @@ describe('options that contradict each other', () => {
     ]);
   });
 
+  it('a claim outlives its first renewal, which comes before a third of the lease is over', () => {
+    const at = (lease_ms: number, renew_ms: number): JobsModuleOptions => ({ long_lane: { lease_ms, renew_ms } });
+    expect(resolveJobsOptions(at(3_000, 1_000), {}).long_lane.renew_ms).toBe(1_000);
+    expect(faultsOf(at(3_000, 1_001)).lines).toEqual([
+      'jobs.long_lane.renew_ms: expected at most a third of long_lane.lease_ms (1000), got 1001',
+    ]);
+    expect(faultsOf(at(1_200, 200)).lines).toEqual([
+      'jobs.long_lane.lease_ms: expected more than long_lane.renew_ms + lease.margin_ms (1200), got 1200',
+    ]);
+  });
+
   it('both contradictions are told at once', () => {
     expect(faultsOf({ lease: { ttl_ms: 10_000, heartbeat_ms: 9_000 } }).lines).toHaveLength(2);
   });

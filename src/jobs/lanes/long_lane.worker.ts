@@ -25,6 +25,9 @@ import type { RunningRow } from './running_row.js';
 import { GIVE_UP_MS } from './shutdown.js';
 import { TargetPause } from './target_pause.js';
 
+/** Crashes that make a row a suspect. */
+const SUSPECT_CRASHES = 2;
+
 /** How long a suspect waits while another one runs. */
 const SUSPECT_WAIT_MS = 10_000;
 
@@ -175,11 +178,12 @@ export class LongLaneWorker {
   }
 
   /**
-   * A row that was running when its pod died may be what killed it, or only its neighbour. One suspect runs at a time, so
-   * that a row which kills its pods takes others with it once at most, and not every time they come back together.
+   * A row that was running when its pod died, twice, may be what killed it, or only its neighbour. One such suspect runs
+   * at a time, so that a row which kills its pods takes another with it twice at most, and not every time they come back
+   * together. Once is no reason: after one hard stop all rows of a pod would run one after the other.
    */
   private holdSuspects(rows: readonly RunningRow[]): void {
-    const suspect = ({ row, ended }: RunningRow): boolean => row.crashes > 0 && !ended;
+    const suspect = ({ row, ended }: RunningRow): boolean => row.crashes >= SUSPECT_CRASHES && !ended;
     let busy = [...this.active.keys()].some(suspect);
     for (const row of rows.filter(suspect)) {
       if (busy) row.refusal = { kind: 'postponed', until: new Date(this.clock.now().getTime() + SUSPECT_WAIT_MS) };

@@ -27,7 +27,9 @@ export class LongRun {
     const started = this.clock.monotonic();
     let result: RunResult = { kind: 'not_started' };
     // Once more before the start: time may have gone by since the claim was asked for.
-    const trusted = running.deadline - this.config.lease.margin_ms > started && running.startBy >= started;
+    // A claim that could run out before its first renewal would let the next owner's run begin beside this one.
+    const { renew_ms } = this.config.long_lane;
+    const trusted = running.deadline - this.config.lease.margin_ms - renew_ms > started && running.startBy >= started;
     if (mayStart && trusted && !running.refusal) {
       result = await this.runner.runLong(target, row, {
         abort: running.abort,
