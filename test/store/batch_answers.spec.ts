@@ -35,7 +35,7 @@ describe('the answer of a batch handler', () => {
 
   /** One answer to `a`, `b` and `c` together, meant for `b`; `d` and `e` are not concerned. */
   const sharedOfThree: Answer = (jobs) => {
-    const meant = jobs.filter(({ payload }) => 'abc'.includes(String(payload)));
+    const meant = jobs.filter(({ payload }) => ['a', 'b', 'c'].includes(payload as string));
     const refused = meant.some(({ payload }) => payload === 'b');
     return jobs.map((job) => (refused && meant.includes(job) ? new SharedFailure(new Error('one is bad')) : undefined));
   };

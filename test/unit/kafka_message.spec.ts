@@ -98,7 +98,7 @@ describe('the partition of a record without a key', () => {
       'orders',
       partitionsOf(4, (id) => id > 1),
     );
-    expect([...new Set(ids.map((id) => place(without(id))))].sort()).toEqual([2, 3]);
+    expect(new Set(ids.map((id) => place(without(id))))).toEqual(new Set([2, 3]));
     const none = placeIn(
       'orders',
       partitionsOf(2, () => false),
