@@ -83,7 +83,13 @@ export function simulateLeases(wish: LeaseWish): LeaseReport {
   const even = ({ shares, unserved }: PhaseReport): boolean =>
     shares.most - shares.least <= 1 && (unserved.at(-1)?.[1] ?? 0) === 0;
   return {
-    ...{ simulation: 'leases', pods, partitions, targets, seed, lease, phases },
+    simulation: 'leases',
+    pods,
+    partitions,
+    targets,
+    seed,
+    lease,
+    phases,
     two_owners: deployment.watch.twoOwners,
     settled: phases.every(even),
   };
@@ -148,8 +154,13 @@ class Deployment {
     const shares = this.pods.map((pod) => pod.held.size);
     const { allServedAt, lastMoveAt, counts } = this.watch;
     return {
-      ...{ phase, seconds: PHASE_SECONDS, pods: this.pods.length, ...costsOf(seconds), ...counts },
-      ...{ without_owner: withoutOwner.points, unserved: unserved.points },
+      phase,
+      seconds: PHASE_SECONDS,
+      pods: this.pods.length,
+      ...costsOf(seconds),
+      ...counts,
+      without_owner: withoutOwner.points,
+      unserved: unserved.points,
       ms_until_all_served: allServedAt === undefined ? null : Math.round(allServedAt - began),
       ms_until_settled: Math.round(lastMoveAt - began),
       rebalancing_rounds: Math.ceil((lastMoveAt - began) / this.lease.heartbeat_ms),

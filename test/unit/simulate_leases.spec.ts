@@ -5,6 +5,7 @@ import { EventQueue, seededChance } from '../../scripts/simulate/event_queue.js'
 import { LeaseTable } from '../../scripts/simulate/lease_table.js';
 import { simulateLeases, type LeaseReport, type PhaseReport } from '../../scripts/simulate/leases.js';
 import { asText } from '../../scripts/simulate/report.js';
+import { SimulatedPod, type World } from '../../scripts/simulate/simulated_pod.js';
 import { Watch } from '../../scripts/simulate/watch.js';
 import { JOBS_DEFAULTS } from '../../src/jobs/jobs.options.js';
 
@@ -45,7 +46,10 @@ describe('a deployment', () => {
     for (const name of ['steady', 'steady again']) {
       const { taken, given_back, lost, ms_until_settled, unserved } = phaseOf(report, name);
       expect({ taken, given_back, lost, ms_until_settled, unserved }).toEqual({
-        ...{ taken: 0, given_back: 0, lost: 0, ms_until_settled: 0 },
+        taken: 0,
+        given_back: 0,
+        lost: 0,
+        ms_until_settled: 0,
         unserved: [[0, 0]],
       });
     }
@@ -152,6 +156,73 @@ describe('the watch', () => {
     watch.served(0, holder(true));
     expect(watch.twoOwners).toBe(1);
   });
+
+  it('takes no partition from its new owner because the old one hears late that it lost it', () => {
+    const watch = new Watch(1, () => 0);
+    const [old, fresh] = [
+      { id: 'old', trusts: () => false },
+      { id: 'fresh', trusts: () => true },
+    ];
+    watch.served(0, old);
+    watch.served(0, fresh);
+    watch.unserved(0, old, 'lost');
+    expect(watch.unservedCount).toBe(0);
+    expect(watch.counts.lost).toBe(1);
+  });
+});
+
+describe('pods', () => {
+  const worldOf = (partitions: number, seed = 5): World => {
+    const events = new EventQueue();
+    let tokens = 0;
+    return {
+      events,
+      chance: seededChance(seed),
+      table: new LeaseTable(partitions),
+      watch: new Watch(partitions, () => events.now),
+      lease: JOBS_DEFAULTS.lease,
+      nextToken: () => ++tokens,
+    };
+  };
+
+  it('that boot at the same moment want the same partitions, and each goes to one of them', () => {
+    let inVain = 0;
+    for (let seed = 1; seed <= 20; seed++) {
+      const world = worldOf(60, seed);
+      const pods = ['a', 'b', 'c'].map((id) => new SimulatedPod(id, 60, world));
+      for (const pod of pods) pod.start();
+      world.events.runUntil(1_000);
+      inVain += world.watch.counts.taken_in_vain;
+      expect(pods.reduce((sum, pod) => sum + pod.held.size, 0)).toBe(60 - world.watch.unservedCount);
+      expect(world.watch.twoOwners).toBe(0);
+    }
+    expect(inVain).toBeGreaterThan(0);
+  });
+
+  it('that die in the middle of a heartbeat send nothing more', () => {
+    const world = worldOf(8);
+    const pod = new SimulatedPod('a', 8, world);
+    pod.start();
+    world.events.runUntil(6);
+    pod.die();
+    world.events.runUntil(60_000);
+    expect(world.table.costs.commands).toMatchObject({ hello: 1, pauses: 0 });
+    expect(pod.held.size).toBe(0);
+  });
+
+  it('that leave between two heartbeats give back at once and are not asked again', () => {
+    const world = worldOf(8);
+    const pod = new SimulatedPod('a', 8, world);
+    pod.start();
+    world.events.runUntil(5_000);
+    pod.leave();
+    world.events.runUntil(5_100);
+    expect(pod.state).toBe('left');
+    expect(world.table.withoutOwner(5_100)).toBe(8);
+    const { renew } = world.table.costs.commands;
+    world.events.runUntil(60_000);
+    expect(world.table.costs.commands.renew).toBe(renew);
+  });
 });
 
 describe('simulated time', () => {
@@ -171,6 +242,15 @@ describe('simulated time', () => {
     expect(ran).toHaveLength(4);
   });
 
+  it('keeps the order of making among many at the same time', () => {
+    const events = new EventQueue();
+    const ran: number[] = [];
+    const all = Array.from({ length: 50 }, (_, each) => each);
+    for (const each of all) events.after(1, () => ran.push(each));
+    events.runUntil(1);
+    expect(ran).toEqual(all);
+  });
+
   it('keeps its order over many', () => {
     const events = new EventQueue();
     const chance = seededChance(3);
@@ -186,7 +266,10 @@ describe('the arguments', () => {
   it('have defaults', () => {
     expect(parseArguments(['leases'])).toEqual({ pods: 1_000, partitions: 4_096, targets: 0, seed: 1, json: false });
     expect(parseArguments(['leases', '--pods', '9', '--partitions', '8', '--seed', '0', '--json'])).toMatchObject({
-      ...{ pods: 9, partitions: 8, seed: 0, json: true },
+      pods: 9,
+      partitions: 8,
+      seed: 0,
+      json: true,
     });
   });
 
