@@ -14,6 +14,6 @@ describe('the guarantees hold', () => {
       expect(rows).toBeGreaterThan(20);
       expect(looks).toBeGreaterThan(10);
     },
-    240_000,
+    400_000,
   );
 });

@@ -49,6 +49,8 @@ export const admins: Scenario = {
     for (const target of [...FAST_TARGETS, ...LONG_TARGETS]) {
       await world.alive[0]!.call({ do: 'admin', action: 'resume', subject: target });
     }
+    const done = await world.connection.collection('job_audit').countDocuments();
+    if (done < 5) world.violated('scenario', `only ${done} admin actions took effect`);
   },
 };
 
