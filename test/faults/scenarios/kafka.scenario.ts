@@ -12,7 +12,7 @@ const brokers = new WeakMap<World, KafkaStandIn>();
 /** A target that rests is tried by its probe alone: until somebody met the mood, or for a while. */
 async function met(kafka: KafkaStandIn, mood: Mood): Promise<void> {
   const before = kafka.moods.get(mood);
-  for (let left = 30; left > 0 && kafka.moods.get(mood) === before; left--) await sleep(100);
+  for (let left = 100; left > 0 && kafka.moods.get(mood) === before; left--) await sleep(100);
 }
 
 /** A broker that hangs, resets, answers late and moves its leaders, in front of both delivery modes. */
