@@ -61,11 +61,11 @@ describe('a deployment', () => {
     expect(phaseOf(report, 'leave a tenth').taken).toBeLessThanOrEqual(3 * share + 30);
   });
 
-  it('serves what a dead third left only after its leases, and within one more heartbeat', () => {
+  it('serves what a dead third left only after its leases, and within a heartbeat, or two where pods collided', () => {
     const { ms_until_all_served, unserved, taken, lost } = phaseOf(report, 'a third dies');
     expect(unserved[0]![1]).toBeGreaterThan(0);
     expect(unserved[1]![0] * 1_000).toBeGreaterThanOrEqual(ttl_ms - heartbeat_ms);
-    expect(ms_until_all_served).toBeLessThanOrEqual(ttl_ms + heartbeat_ms + 1_000);
+    expect(ms_until_all_served).toBeLessThanOrEqual(ttl_ms + 2 * heartbeat_ms + 1_000);
     expect(taken).toBe(unserved[0]![1]);
     expect(lost).toBe(0);
   });
