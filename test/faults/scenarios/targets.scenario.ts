@@ -66,7 +66,7 @@ export const poison: Scenario = {
   about: 'rows whose handler kills its process: each ends DEAD, at most once at its first run, its neighbours run',
   prepare(world) {
     world.defaults = { max_crashes: 2 };
-    // On the long lane rows that run beside a poison row die with it, and are counted with it.
+    // On the long lane a row beside a poison row is counted with it, twice at most: with two crashes allowed it may end.
     world.expectDead = ({ behaviour, target }) =>
       behaviour === 'reject' || behaviour === 'poison' || target.startsWith('long:');
   },
