@@ -119,7 +119,7 @@ export class KafkaConnection {
         topicMessages: topicMessages(records, partition),
       });
       const answer = await withDeadline('Kafka send', request_timeout_ms + DEADLINE_GRACE_MS, sent);
-      assertCovers(answer, records, partition);
+      assertCovers(answer, records);
       return answer;
     } catch (error) {
       throw new KafkaSendFailure(phase(), error);

@@ -87,7 +87,8 @@ export class KafkaTargets implements OnModuleInit {
   }
 
   private async sendByPartition(topic: string, jobs: readonly Job[]): Promise<BatchAnswer> {
-    // A suspect runs alone, and so does all that a low pace lets through: the client places one record itself.
+    // The client places one record itself, and has more time for it: a probe brings back a cluster that is slow to tell
+    // its partitions, which a batch waits for no longer than for a connect.
     if (jobs.length === 1) return void (await this.sendOne(topic, jobs[0]!));
     const { rows, answer } = rowsToSend(jobs, await this.topics(topic));
     if (rows.size === 0) return answer;

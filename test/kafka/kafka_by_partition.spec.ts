@@ -198,6 +198,34 @@ describe('at-most-once records by partition, where each partition has a mind of 
     expect(await pod.send(mixed())).toEqual([...well, ...well]);
   });
 
+  it('records without a key share a call by partition as well', async () => {
+    const jobs = Array.from({ length: 20 }, () => pod.job(undefined));
+    expect((await pod.send(jobs)).every((end) => end === undefined)).toBe(true);
+    expect(new Set(kafka.requests.map(String))).toEqual(new Set(['0', '1']));
+    expect(kafka.requests).toHaveLength(2);
+  });
+
+  it('partitions that are slow to be told hold a batch unsent, until a row alone has gone through', async () => {
+    const slow = new Pod('orders', { brokers: kafka.brokers, connect_timeout_ms: 200 });
+    try {
+      kafka.metadataMs = 400;
+      const ends = await slow.send([slow.job('DO-1'), slow.job('DO-2')]);
+      expect(ends).toEqual([expect.any(TargetUnreachable), expect.any(TargetUnreachable)]);
+      expect(await slow.send([slow.job('DO-1')])).toEqual([undefined]);
+      expect(await slow.send([slow.job('DO-1'), slow.job('DO-2')])).toEqual([undefined, undefined]);
+      expect([...kafka.accepted.values()].flat()).toHaveLength(3);
+    } finally {
+      await slow.producer.onApplicationShutdown();
+    }
+  });
+
+  it('brokers that answer again after a connect in vain get their records', async () => {
+    kafka.silent = true;
+    expect((await pod.send(mixed())).every((error) => error instanceof TargetUnreachable)).toBe(true);
+    kafka.silent = false;
+    expect(await pod.send(mixed())).toEqual([...well, ...well]);
+  });
+
   it('brokers that are gone are nobody to have sent to', async () => {
     await kafka.close();
     const ends = await pod.send(mixed());

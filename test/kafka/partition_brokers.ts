@@ -19,6 +19,10 @@ export class PartitionBrokers {
   readonly accepted = new Map<number, unknown[]>();
   /** A message that is too large for its broker, which refuses all that come with it. */
   refuses: (value: unknown) => boolean = () => false;
+  /** How long a question for the partitions takes. */
+  metadataMs = 0;
+  /** Answers nothing at all. */
+  silent = false;
   /** Partitions of each produce request. */
   requests: number[][] = [];
 
@@ -63,11 +67,13 @@ export class PartitionBrokers {
   }
 
   private answer(socket: net.Socket, broker: number, request: wire.Request): void {
+    if (this.silent) return;
     if (request.api === wire.Api.apiVersions) socket.write(wire.apiVersionsAnswer(request));
     if (request.api === wire.Api.metadata) {
       const leaders = Array.from({ length: this.partitions }, (_, partition) => partition % 2);
       const facts = { brokers: this.ports, topics: wire.metadataTopics(request), leaders };
-      socket.write(wire.metadataAnswer(request, facts));
+      const answer = wire.metadataAnswer(request, facts);
+      setTimeout(() => socket.write(answer), this.metadataMs);
     }
     if (request.api === wire.Api.produce) this.produce(socket, broker, request);
   }
