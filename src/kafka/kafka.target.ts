@@ -89,7 +89,7 @@ export class KafkaTargets implements OnModuleInit {
   private async sendByPartition(topic: string, jobs: readonly Job[]): Promise<BatchAnswer> {
     // The client places one record itself, and has more time for it: a probe brings back a cluster that is slow to tell
     // its partitions, which a batch waits for no longer than for a connect.
-    if (jobs.length === 1) return void (await this.sendOne(topic, jobs[0]!));
+    if (jobs.length === 1) return this.sendOne(topic, jobs[0]!);
     const { rows, answer } = rowsToSend(jobs, await this.topics(topic));
     if (rows.size === 0) return answer;
     for (const { records, failure } of await this.sendRows([...rows.keys()])) {
