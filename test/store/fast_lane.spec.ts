@@ -311,6 +311,28 @@ describe.each(['on', 'off'] as const)('fast lane, hints %s', (hints) => {
     expect(await pod.commandsOf(() => pod.lane.runOnce())).toEqual(hints === 'on' ? round : ['find', ...round]);
   });
 
+  it('errors that a batch handler answers after a shutdown called it off are no answers: at most once they are unknown', async () => {
+    const clock = new FakeClock();
+    let begun = (): void => undefined;
+    const began = new Promise<void>((resolve) => (begun = resolve));
+    const batch_handler: JobTargetOptions['batch_handler'] = (jobs, { signal }) => {
+      begun();
+      return new Promise((resolve) => {
+        signal.addEventListener('abort', () => resolve(jobs.map(() => new Error('stopped'))));
+      });
+    };
+    const pod = await owner({ name: T, lane: 'fast', batch_handler, max_in_flight: 10 }, clock);
+    await pod.sideEffect.enqueueMany(rows(2, 2));
+    const round = pod.lane.runOnce();
+    await began;
+    const stopped = pod.lane.stop(1_000);
+    await clock.armed(1_000);
+    clock.advance(1_000);
+    await round;
+    await stopped;
+    expect(await pod.jobs.countDocuments({ status: 'DEAD', attempts: 0 })).toBe(2);
+  });
+
   it('one check finds every cell that has work, however deep the backlog of the first', async () => {
     const recorder = new Recorder();
     const pod = await db.pod({ partitions: 4, hints: 'off', fast_lane: { cold_check_limit: 10 } }, [recorder.target()]);

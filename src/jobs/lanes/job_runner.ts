@@ -91,7 +91,10 @@ export class JobRunner {
   ): Promise<void> {
     if (!mayStart()) return;
     let answer: readonly (Error | undefined)[] = [];
+    const abort = new LazyAbort();
+    this.short.add(abort);
     const whole = await this.attempt(target, rows, {
+      abort,
       call: (jobs, context) => target.batch_handler!(jobs, withoutCompletion(context)),
       onValue: (value) => {
         answer = Array.isArray(value) ? (value as readonly (Error | undefined)[]) : [];
@@ -103,7 +106,8 @@ export class JobRunner {
       if (whole.kind === 'answered') results.set(row, { ...whole, speaks_for_many: rows.length > 1 });
       else if (whole.kind === 'success' && error) {
         const first_of_key = rows.findIndex(({ order_key }) => order_key === row.order_key) === index;
-        results.set(row, classifyInBatch(error, { alone: rows.length === 1, first_of_key }));
+        const result = classifyInBatch(error, { alone: rows.length === 1, first_of_key });
+        results.set(row, stoppedByShutdown(abort.reason) ? afterCallOff(result, target.delivery_mode) : result);
       } else results.set(row, whole);
     });
   }
