@@ -149,6 +149,35 @@ describe('long lane', () => {
       await pod.longLane.idle();
     });
 
+    it('a target that is full, with rows waiting, is looked at again when a place frees or at the idle pace, not in a spin', async () => {
+      const clock = new FakeClock();
+      const gate = new Gate();
+      const options = { workers: 'on', long_lane: { idle_poll_ms: [1_234] } } as const;
+      const pod = await db.pod(options, [gate.target({ concurrency: 3 })], clock);
+      await pod.sideEffect.enqueueMany(many(8));
+      let waits = false;
+      void clock.armed(1_234).then(() => (waits = true));
+      for (let turns = 0; turns < 5_000 && !(waits && gate.seen.length === 3); turns++) {
+        clock.advance(0);
+        await turn();
+      }
+      const waiting = clock.armed(1_234).then(() => true);
+      const spinning = (async () => {
+        for (let turns = 0; turns < 1_000; turns++) {
+          clock.advance(0);
+          await turn();
+        }
+        return false;
+      })();
+      expect(gate.seen).toHaveLength(3);
+      expect(await Promise.race([waiting, spinning])).toBe(true);
+      gate.open();
+      await gate.started(6);
+      gate.open();
+      await gate.started(8);
+      gate.open();
+    });
+
     it('two pods that claim at once share the rows: each runs once', async () => {
       const recorder = new Recorder();
       const pods = [await db.pod({}, [recorder.target()]), await db.pod({}, [recorder.target()])];

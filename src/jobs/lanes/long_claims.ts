@@ -68,9 +68,9 @@ export class LongClaims {
     return withWork;
   }
 
-  none(): RunningRow[] {
+  /** A round begins: nothing won or lost yet. */
+  begin(): void {
     this.progressed = false;
-    return [];
   }
 
   /** Rows of earlier claims whose answer was lost. No command when there are none. */

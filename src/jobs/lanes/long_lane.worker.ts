@@ -133,11 +133,12 @@ export class LongLaneWorker {
     await this.startClaimed(adopted);
     const slots = this.freeSlots();
     const open = this.openTargets();
+    this.claims.begin(); // whatever the last round did, this one has made no progress yet
     if (this.stopping || slots <= 0 || open.length === 0) return adopted;
     await this.coldCheck(open.map(({ target }) => target));
     const hot = open.filter(({ target }) => this.hot.has(target.name));
     for (const { target } of hot) this.hot.delete(target.name); // a hint that comes meanwhile must survive
-    const claimed = hot.length === 0 ? this.claims.none() : await this.claims.claim(hot, slots, this.stillHot);
+    const claimed = hot.length === 0 ? [] : await this.claims.claim(hot, slots, this.stillHot);
     await this.startClaimed(claimed);
     return [...adopted, ...claimed];
   }
