@@ -81,18 +81,13 @@ describe('the judge', () => {
     expect(kinds({ produced: [produced('a', target)], lines })).toEqual(expected);
   });
 
-  it('sees a version that starts, or starts again, after a later one of its key', () => {
-    const key = { key: 'k' };
-    const rows = [
-      start('a', { ...key, version: 1 }),
-      start('b', { ...key, version: 2 }),
-      start('a', { ...key, version: 1 }),
-    ];
-    const lines = [...rows, end(rows[2]!), end(rows[1]!)].sort((a, b) => a.at - b.at);
+  it('sees a version that first starts after a later one of its key', () => {
+    const rows = [start('b', { key: 'k', version: 2 }), start('a', { key: 'k', version: 1 })];
+    const lines = [...rows, ...rows.map((row) => end(row))].sort((x, y) => x.at - y.at);
     expect(kinds({ produced: [produced('a'), produced('b')], lines })).toEqual(['order']);
   });
 
-  it('holds a batch to its first arrivals only', () => {
+  it('holds rows to their first arrivals only', () => {
     const batch = { key: 'k', target: 'fast:batch' };
     const rows = [
       start('a', { ...batch, version: 1 }),

@@ -3,7 +3,7 @@
  * decides. Each rule names the invariant it speaks of; a violation says which rows, so that it can be looked into.
  */
 import type { LedgerLine, RunStart } from './ledger.js';
-import { isAtMostOnce, isBatch } from './pod_settings.js';
+import { isAtMostOnce } from './pod_settings.js';
 
 export interface ProducedRow {
   n: string;
@@ -155,8 +155,8 @@ function doubledRows({ audit }: Evidence, byRow: Map<string, Run[]>): Violation[
 }
 
 /**
- * Fast lane: no run of a row after a later version of its key has started: while it is PENDING it holds its followers. A
- * batch is handed over as a whole, so there it is only the first arrivals that stand in order.
+ * Fast lane: the first arrivals of a key stand in the order of its versions. A row that succeeded under one mark with
+ * later ones is sent again, after them, when its pod died before the outcome was written: at least once allows that.
  */
 function disorder({ audit, left }: Evidence, runs: readonly Run[]): Violation[] {
   const retried = new Set(audit.filter(({ action }) => action === 'job.retry').map(({ n }) => n));
@@ -171,7 +171,7 @@ function disorder({ audit, left }: Evidence, runs: readonly Run[]): Violation[] 
     const arrived = new Set<string>();
     let highest: Run | undefined;
     for (const run of ofKey) {
-      const again = isBatch(run.target) && arrived.has(run.n);
+      const again = arrived.has(run.n);
       arrived.add(run.n);
       if (highest && run.version < highest.version && !again) {
         const text = `${run.n} (version ${run.version}) on ${run.pod} after ${highest.n} (version ${highest.version}) on ${highest.pod}`;

@@ -31,6 +31,11 @@ export class PodProcess {
   output = '';
   readonly ended: Promise<PodEnd>;
   private readonly child: ChildProcess;
+  /** Its process: part of the name under which it owns partitions. */
+  get pid(): string {
+    return String(this.child.pid);
+  }
+
   private readonly calls = new Map<number, (answer: string | undefined) => void>();
   private readonly up: Promise<boolean>;
   private nextCall = 0;

@@ -86,5 +86,3 @@ export const NEW_TARGET = 'fast:new';
 export const EXCLUSIVE_CODES = ['x1', 'x2'] as const;
 
 export const isAtMostOnce = (target: string): boolean => target.endsWith(':at_most_once') || target === 'kafka:once';
-
-export const isBatch = (target: string): boolean => target === 'fast:batch' || target === 'kafka:again';

@@ -11,6 +11,7 @@ import { World } from './world.js';
 /** Whatever happened, something moves again within three leases after the healing, and goes on moving. */
 const STALL_MS = 3 * LEASE_MS;
 const DRAIN_MS = 90_000;
+const SETTLE_MS = 6 * LEASE_MS;
 const STOP_MS = 20_000;
 
 export async function runRound(scenario: Scenario, seed: string, length = 1): Promise<RoundReport> {
@@ -26,6 +27,7 @@ export async function runRound(scenario: Scenario, seed: string, length = 1): Pr
     await world.heal(pods);
     for (const pod of world.alive) pod.tell({ do: 'produce', per_s: 0 });
     const drained = await drain(world);
+    await settle(world);
     await stopAll(world);
     await sampler.stop();
     const evidence = await gather(world);
@@ -66,6 +68,18 @@ async function drain(world: World): Promise<Drained> {
       const text = `${count} rows still wait ${Math.round(now - began)} ms after the healing: ${JSON.stringify(rows)}`;
       return { ms: now - began, stallMs, violations: [{ invariant: 'drain', text }] };
     }
+    await sleep(100);
+  }
+}
+
+/** Partitions of pods that were killed last are nobody's until their lease is over: only then can a stop give all back. */
+async function settle(world: World): Promise<void> {
+  const partitions = world.connection.collection('job_partitions');
+  const until = machineMs() + SETTLE_MS;
+  while (machineMs() < until) {
+    const alive = new Set(world.alive.map((pod) => pod.pid));
+    const owners = await partitions.find({}, { projection: { owner: 1 } }).toArray();
+    if (owners.every(({ owner }) => alive.has(String(owner).split(':')[1]!))) return;
     await sleep(100);
   }
 }
