@@ -154,8 +154,8 @@ describe('SIGTERM', () => {
     await waitFor('the idle partitions given back', async () => (await scene.partitionsOf({ owner: null })) >= 6);
     const running = { owner: { $ne: null } };
     const early = await scene.leaseOf(running);
-    await new Promise((resolve) => setTimeout(resolve, 20_000));
-    expect((await scene.leaseOf(running)).getTime()).toBeGreaterThan(early.getTime() + 15_000);
+    const renewed = async (): Promise<boolean> => (await scene.leaseOf(running)).getTime() > early.getTime() + 15_000;
+    await waitFor('leases renewed for 15 s of the stop', renewed, 25_000);
     const now = new Date();
     for (const job of await scene.jobs()) {
       if (job['lane'] === 'long') expect((job['lease_until'] as Date).getTime()).toBeGreaterThan(now.getTime() - 500);

@@ -318,6 +318,28 @@ describe('long lane', () => {
       expect(await pod.jobs.countDocuments()).toBe(0);
     });
 
+    it('a permit to probe goes back when the claim behind it fails: the next round probes', async () => {
+      const clock = new FakeClock();
+      const recorder = new Recorder();
+      recorder.fail = () => new TargetUnreachable('down');
+      const pod = await db.pod({}, [recorder.target()], clock);
+      await pod.sideEffect.enqueue(T, 1);
+      await pod.longLane.runOnce();
+      clock.advance(30_000);
+      pod.longLane.hint(T);
+      const find = pod.jobs.find.bind(pod.jobs);
+      pod.jobs.find = () => {
+        pod.jobs.find = find;
+        throw new Error('the database is gone');
+      };
+      await expect(pod.longLane.runOnce()).rejects.toThrow('gone');
+      await pod.pause.written();
+      recorder.fail = () => undefined;
+      pod.longLane.hint(T);
+      await pod.longLane.runOnce();
+      expect(recorder.seen).toHaveLength(2);
+    });
+
     it('the rows of a target that came back start in a ramp, not all at once', async () => {
       const clock = new FakeClock();
       const recorder = new Recorder();
@@ -633,6 +655,28 @@ describe('long lane', () => {
       expect(gate.contexts[0]!.signal.aborted).toBe(true);
       await pod.longLane.idle();
     });
+
+    it.each([
+      ['at_most_once', { status: 'DEAD', attempts: 0 }],
+      ['at_least_once', { status: 'PENDING', attempts: 0 }],
+    ] as const)(
+      'a handler that fails because its claim was lost gave no answer, even where nobody took the row yet (%s)',
+      async (delivery_mode, expected) => {
+        const clock = new FakeClock();
+        const gate = new Gate(); // rejects when its signal aborts
+        const pod = await db.pod({}, [gate.target({ delivery_mode })], clock);
+        await pod.sideEffect.enqueue(T, 1);
+        await pod.longLane.startOnce();
+        await gate.started(1);
+        clock.advance(5 * MINUTE);
+        const updateMany = pod.jobs.updateMany.bind(pod.jobs);
+        pod.jobs.updateMany = () => Promise.reject(new Error('the database is gone'));
+        await expect(pod.keeper.look()).rejects.toThrow('gone');
+        pod.jobs.updateMany = updateMany;
+        await pod.longLane.idle();
+        expect(await only(pod)).toMatchObject(expected);
+      },
+    );
 
     it('a sweep leaves this pod’s own running rows to its renewals', async () => {
       const clock = new FakeClock();

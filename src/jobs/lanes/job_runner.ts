@@ -107,7 +107,7 @@ export class JobRunner {
       else if (whole.kind === 'success' && error) {
         const first_of_key = rows.findIndex(({ order_key }) => order_key === row.order_key) === index;
         const result = classifyInBatch(error, { alone: rows.length === 1, first_of_key });
-        results.set(row, stoppedByShutdown(abort.reason) ? afterCallOff(result, target.delivery_mode) : result);
+        results.set(row, failsByCallOff(abort.reason) ? afterCallOff(result, target.delivery_mode) : result);
       } else results.set(row, whole);
     });
   }
@@ -148,7 +148,7 @@ export class JobRunner {
       const result = await Promise.race([answered.then(run.onValue, classifyError), deadline.passed]);
       crashPoint('after_answer');
       if (completed) return { kind: 'completed' };
-      return stoppedByShutdown(abort.reason) ? afterCallOff(result, target.delivery_mode) : result;
+      return failsByCallOff(abort.reason) ? afterCallOff(result, target.delivery_mode) : result;
     } finally {
       this.short.delete(abort);
       deadline.cancel();
@@ -188,8 +188,9 @@ interface Attempt {
 const continued = (job: Job, traceparent: string | undefined): Job =>
   traceparent === undefined ? job : { ...job, traceparent };
 
-function stoppedByShutdown(reason: unknown): boolean {
-  return reason instanceof RunCalledOff && reason.why === 'shutdown';
+/** Told to give up by us, so its failure is no answer. What an admin cancelled is removed, however it ends. */
+function failsByCallOff(reason: unknown): boolean {
+  return reason instanceof RunCalledOff && reason.why !== 'cancelled';
 }
 
 const succeed = (): RunResult => ({ kind: 'success' });

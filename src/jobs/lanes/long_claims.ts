@@ -87,24 +87,24 @@ export class LongClaims {
 
   /** Claims the most urgent rows of these targets. `stillHot` is told which of them may have more. */
   async claim(open: readonly OpenTarget[], slots: number, stillHot: (target: string) => void): Promise<RunningRow[]> {
-    this.progressed = false;
     const permitted = await this.takePermits(open);
-    const limited = permitted.some(({ target }) => target.max_running !== undefined);
-    const taken = new Set(limited ? await store.findRunningCodes(this.collections) : []);
-    const candidates = await this.readCandidates(permitted, slots, taken, stillHot);
-    const chosen = planClaims(candidates, {
-      slots,
-      perTarget: new Map(permitted.map(({ target, places }) => [target.name, places])),
-      maxRunning: new Map(
-        permitted.flatMap(({ target }) => (target.max_running ? [[target.name, target.max_running]] : [])),
-      ),
-      running: countByCode(taken),
-    });
     const probes = new Map(permitted.flatMap(({ target, probe }) => (probe ? [[target.name, probe]] : [])));
     let claimed: RunningRow[] = [];
     try {
+      const limited = permitted.some(({ target }) => target.max_running !== undefined);
+      const taken = new Set(limited ? await store.findRunningCodes(this.collections) : []);
+      const candidates = await this.readCandidates(permitted, slots, taken, stillHot);
+      const chosen = planClaims(candidates, {
+        slots,
+        perTarget: new Map(permitted.map(({ target, places }) => [target.name, places])),
+        maxRunning: new Map(
+          permitted.flatMap(({ target }) => (target.max_running ? [[target.name, target.max_running]] : [])),
+        ),
+        running: countByCode(taken),
+      });
       claimed = await this.claimChosen(chosen, taken, probes);
     } finally {
+      // Whatever failed on the way, a permit that no row uses goes back: else nobody probes until it runs out.
       for (const [name, probe] of probes) {
         if (!claimed.some((row) => row.target.name === name)) this.pause.unused(name, probe);
       }

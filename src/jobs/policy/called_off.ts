@@ -1,4 +1,4 @@
-/** What a run says of its row when it was told to give up because its pod stops. Pure. */
+/** What a run says of its row when it was told to give up: its pod stops, or its claim was lost. Pure. */
 import { DeliveryMode } from '../jobs.types.js';
 import type { RunResult } from './outcome.js';
 
