@@ -2,6 +2,7 @@ import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ClaimLostError } from '../../src/common/errors.js';
 import type { Job, JobContext } from '../../src/jobs/jobs.types.js';
+import { claimRows, readClaimed } from '../../src/jobs/store/long_lane.store.js';
 import type { JobDoc } from '../../src/jobs/store/jobs.schema.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { JobRejected, TargetOutcomeUnknown, TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
@@ -217,6 +218,18 @@ describe('long lane', () => {
       await knowing.sideEffect.enqueue(T, 1);
       await other.drain();
       expect(await only(other)).toMatchObject({ status: 'PENDING', attempts: 0 });
+    });
+
+    it('a row that another pod has claimed, or that is not due, is not claimed over', async () => {
+      const pod = await db.pod({}, [new Recorder().target()]);
+      await pod.sideEffect.enqueueMany([...many(1), { target: T, payload: 'later', delay_ms: MINUTE }]);
+      const ids = (await pod.jobs.find().toArray()).map((row) => row._id);
+      const now = pod.now();
+      const claim = (token: string) => ({ pod: token, token, now, until: new Date(now.getTime() + MINUTE) });
+      await claimRows(pod.collections, ids, claim('first'));
+      await claimRows(pod.collections, ids, claim('second'));
+      expect(await readClaimed(pod.collections, ids, 'first')).toHaveLength(1);
+      expect(await readClaimed(pod.collections, ids, 'second')).toHaveLength(0);
     });
 
     it('a claim whose reply was lost is read by its token in the next round, and run', async () => {
@@ -583,6 +596,23 @@ describe('long lane', () => {
       expect(recorder.seen).toHaveLength(0);
       expect(await only(pod)).toMatchObject({ status: 'DEAD' });
       expect(pod.eventsOf('dead')).toHaveLength(1);
+    });
+
+    it('a renewal that comes between a sweep’s look and its write keeps the row', async () => {
+      const clock = new FakeClock();
+      const dying = await db.pod({}, [new Gate().target()], clock);
+      await dying.sideEffect.enqueue(T, 1);
+      await dying.longLane.startOnce();
+      await dying.die();
+      const pod = await db.pod({}, [new Recorder().target()], clock);
+      clock.advance(5 * MINUTE);
+      const bulkWrite = pod.jobs.bulkWrite.bind(pod.jobs);
+      pod.jobs.bulkWrite = async (...args) => {
+        await pod.jobs.updateOne({}, { $set: { lease_until: new Date(clock.now().getTime() + MINUTE) } });
+        return bulkWrite(...args);
+      };
+      expect(await pod.sweeper.sweep()).toBe(0);
+      expect(await only(pod)).toMatchObject({ status: 'RUNNING', crashes: 0 });
     });
 
     it('a pod that does not know the target does not reclaim its rows', async () => {
