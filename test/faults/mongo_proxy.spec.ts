@@ -65,4 +65,12 @@ describe('the proxy in front of the database', () => {
     await through.collection('rows').insertOne({ a: 1 });
     expect(await direct.collection('rows').countDocuments()).toBe(1);
   });
+
+  it('moves the clock of the server', async () => {
+    const day = 86_400_000;
+    proxy.clockMs = day;
+    const told = (await through.db!.command({ hello: 1 }))['localTime'] as Date;
+    const real = (await direct.db!.command({ hello: 1 }))['localTime'] as Date;
+    expect(Math.abs(told.getTime() - day - real.getTime())).toBeLessThan(60_000);
+  });
 });

@@ -33,6 +33,10 @@ export type LedgerEvent =
   | { what: 'hook'; rows: string[] }
   /** A transaction that was called off after its enqueue: none of its rows may exist. */
   | { what: 'aborted'; rows: string[] }
+  /** A business transaction with the hand-over of what is lossy in it: how long its caller waited, and what it was told. */
+  | { what: 'business'; ms: number; error?: string }
+  /** Lossy jobs that were given up, as the engine counts them. */
+  | { what: 'dropped'; target: string; count: number; reason: string }
   | { what: 'dead'; id: string; reason: string }
   | { what: 'poisoned'; n: string }
   | { what: 'trouble'; text: string }

@@ -2,6 +2,8 @@
  * A proxy in front of the database that knows where a message of its protocol begins and ends, so that it can lose the
  * reply of one command: the command is carried out, the answer is swallowed, the connection is reset. One per pod.
  *
+ * It can also move the server's clock: whoever asks for the time through it is told another one.
+ *
  * `pass`; `refuse`: resets what is open and takes nothing new; `stall`: everything waits and arrives late, as after a
  * cable that was pulled for a while; `hole`: what is sent is lost, and the connections are reset when it ends.
  */
@@ -26,6 +28,8 @@ export interface Trap {
 
 const HEADER = 16;
 const OP_MSG = 2013;
+/** A date of that name in an answer: what the engine takes the time from. */
+const LOCAL_TIME = Buffer.from('\tlocalTime\0');
 
 export class MongoProxy {
   private readonly server = net.createServer((client) => this.join(client));
@@ -36,6 +40,8 @@ export class MongoProxy {
   private openGate = (): void => undefined;
   /** Asked for every message, in ms. */
   delayMs: () => number = () => 0;
+  /** The server's clock is so far ahead. */
+  clockMs = 0;
   /** Replies lost so far, by trap. */
   readonly lost: string[] = [];
 
@@ -89,6 +95,7 @@ export class MongoProxy {
       held: () => this.held(),
       trapped: (message) => this.trapped(message),
       lost: (name) => void this.lost.push(name),
+      answer: (message) => moveClock(message, this.clockMs),
       closed: () => void this.pairs.delete(pair),
     });
     this.pairs.add(pair);
@@ -121,6 +128,8 @@ interface PairRules {
   held(): Promise<boolean>;
   trapped(message: Buffer): string | undefined;
   lost(trap: string): void;
+  /** An answer on its way to the pod; may be changed. */
+  answer(message: Buffer): void;
   closed(): void;
 }
 
@@ -145,6 +154,7 @@ class Pair {
     });
     this.carry(server, client, (message) => {
       const trap = this.doomed.get(message.readInt32LE(8));
+      rules.answer(message);
       if (trap === undefined) return true;
       rules.lost(trap);
       this.end();
@@ -174,6 +184,13 @@ class Pair {
       }
     });
   }
+}
+
+function moveClock(message: Buffer, ms: number): void {
+  const at = ms === 0 ? -1 : message.indexOf(LOCAL_TIME);
+  if (at < 0) return;
+  const value = at + LOCAL_TIME.length;
+  message.writeBigInt64LE(message.readBigInt64LE(value) + BigInt(ms), value);
 }
 
 function sizeOf(buffer: Buffer): number | undefined {

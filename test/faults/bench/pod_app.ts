@@ -57,17 +57,22 @@ class Business implements OnModuleInit {
     this.producer = new BenchProducer(this.pod);
     events.on((event) => {
       if (event.type === 'dead') ledger.write({ what: 'dead', id: event.row.id, reason: event.reason });
+      if (event.type === 'lossy_dropped') {
+        const { target, count, reason } = event;
+        ledger.write({ what: 'dropped', target, count, reason });
+      }
     });
   }
 
   onModuleInit(): void {
     const targets = new BenchTargets(this.pod);
     for (const target of targets.all()) this.registry.register(target);
-    for (const code of this.pod.settings.version >= 2 ? ['tick', 'new_tick'] : ['tick']) {
+    const { version, schedules = [] } = this.pod.settings;
+    const usual = version >= 2 ? ['tick', 'new_tick'] : ['tick'];
+    const all = [...usual.map((code) => ({ code, cron: '*/2 * * * * *', timezone: 'UTC' })), ...schedules];
+    for (const schedule of all) {
       this.schedules.declare({
-        code,
-        cron: '*/2 * * * * *',
-        timezone: 'UTC',
+        ...schedule,
         missed_slot_policy: 'run_once',
         handler: ({ slot, job }) => targets.slot(job, slot),
       });

@@ -8,8 +8,10 @@ import type { Surroundings } from './pod_targets.js';
 import {
   EXCLUSIVE_CODES,
   FAST_TARGETS,
+  isLossy,
   KAFKA_TARGETS,
   LONG_TARGETS,
+  LOSSY_TARGET,
   NEW_TARGET,
   type Behaviour,
   type PlannedRow,
@@ -68,6 +70,9 @@ export class BenchProducer {
   async enqueue(rows: readonly PlannedRow[], abort = false): Promise<void> {
     const { connection, sideEffect, ledger } = this.pod;
     const names = rows.map(({ n }) => n);
+    const began = machineMs();
+    const told = (error?: string): void =>
+      ledger.write({ what: 'business', ms: Math.round(machineMs() - began), ...(error && { error }) });
     try {
       await inTransaction(connection, async (tx) => {
         const items = [];
@@ -90,8 +95,10 @@ export class BenchProducer {
         tx.afterCommit(() => ledger.write({ what: 'hook', rows: names }));
         if (abort) throw new CalledOff();
       });
+      told();
     } catch (error) {
       if (error instanceof CalledOff) ledger.write({ what: 'aborted', rows: names });
+      else told(String(error));
       throw error;
     }
   }
@@ -101,18 +108,22 @@ export class BenchProducer {
   }
 
   private planRow(): PlannedRow {
-    const { name, version } = this.pod.settings;
+    const { name, version, kafka, redis_url } = this.pod.settings;
     const { random } = this;
     const n = `${name}-${++this.count}`;
-    const more = [...(version >= 2 ? [NEW_TARGET] : []), ...(this.pod.settings.kafka ? KAFKA_TARGETS : [])];
+    const more = [
+      ...(version >= 2 ? [NEW_TARGET] : []),
+      ...(kafka ? KAFKA_TARGETS : []),
+      ...(redis_url ? [LOSSY_TARGET, LOSSY_TARGET, LOSSY_TARGET] : []),
+    ];
     const target = random.pick(this.pod.settings.targets ?? [...FAST_TARGETS, ...LONG_TARGETS, ...more]);
     let behaviour = this.behaviour();
-    // A batch cannot, and an exclusive code is free again while the handler is still on its way out.
-    if (behaviour === 'complete' && ['fast:batch', 'long:exclusive'].includes(target)) behaviour = 'ok';
+    // A batch cannot, a lossy job leaves no row, and an exclusive code is free while its handler is still on its way out.
+    if (behaviour === 'complete' && ['fast:batch', 'long:exclusive', LOSSY_TARGET].includes(target)) behaviour = 'ok';
     const keyed = !target.startsWith('long:') && random.chance(0.7);
     const key = `${target} ${name} ${random.int(1, KEYS)}`;
     const code = random.pick(EXCLUSIVE_CODES);
-    const delayed = random.chance(0.08);
+    const delayed = random.chance(0.08) && !isLossy(target);
     return {
       n,
       target,

@@ -21,6 +21,10 @@ export interface PodSettings {
   /** What it enqueues for. Default: all it knows. */
   targets?: readonly string[];
   kafka?: { brokers: string[]; request_timeout_ms: number };
+  /** Hints go through it, and a target is lossy. */
+  redis_url?: string;
+  /** Besides those that every pod has. */
+  schedules?: readonly { code: string; cron: string; timezone: string }[];
   /** Its handlers take so long instead of a few ms. */
   handler_ms?: number;
 }
@@ -49,9 +53,12 @@ export interface PlannedRow {
 /** Longest run on the fast lane: Kafka's own deadlines must fit in. */
 export const fastTimeoutMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => (kafka ? 2_200 : 1_000);
 
-export function engineOptions({ max_crashes, kafka }: Pick<PodSettings, 'max_crashes' | 'kafka'>): JobsModuleOptions {
+type Told = Pick<PodSettings, 'max_crashes' | 'kafka' | 'redis_url'>;
+
+export function engineOptions({ max_crashes, kafka, redis_url }: Told): JobsModuleOptions {
   return {
     workers: 'on',
+    ...(redis_url && { redis: { url: redis_url } }),
     partitions: 8,
     max_crashes,
     shutdown_grace_ms: 5_000,
@@ -83,6 +90,10 @@ export const LONG_TARGETS = ['long:at_most_once', 'long:at_least_once', 'long:ex
 /** Twice, so that they get a good share of the rows. */
 export const KAFKA_TARGETS = ['kafka:once', 'kafka:again', 'kafka:once', 'kafka:again'] as const;
 export const NEW_TARGET = 'fast:new';
+export const LOSSY_TARGET = 'lossy:seen';
 export const EXCLUSIVE_CODES = ['x1', 'x2'] as const;
 
-export const isAtMostOnce = (target: string): boolean => target.endsWith(':at_most_once') || target === 'kafka:once';
+/** Its jobs may be lost, but not untold. */
+export const isLossy = (target: string): boolean => target === LOSSY_TARGET;
+export const isAtMostOnce = (target: string): boolean =>
+  target.endsWith(':at_most_once') || target === 'kafka:once' || isLossy(target);

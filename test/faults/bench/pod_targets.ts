@@ -15,7 +15,7 @@ import { partitionOf } from '../../../src/jobs/policy/partition.js';
 import type { ClaimKeeper } from '../../../src/jobs/lanes/claim_keeper.js';
 import type { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
 import type { Ending, Ledger } from './ledger.js';
-import { fastTimeoutMs, NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
+import { fastTimeoutMs, LOSSY_TARGET, NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
 
 const PARTITIONS = 8;
 
@@ -57,6 +57,7 @@ export class BenchTargets {
       ...(this.pod.settings.version >= 2
         ? [{ name: NEW_TARGET, lane: 'fast', delivery_mode: 'at_least_once', handler } as const]
         : []),
+      ...(this.pod.settings.redis_url ? [{ name: LOSSY_TARGET, lane: 'fast', lossy: true, handler } as const] : []),
     ];
   }
 

@@ -1,5 +1,6 @@
 /** One round of one scenario: boot, harm, heal, drain, stop, judge. Leaves nothing behind. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { DurableDatabase } from './durable_database.js';
 import { judge, runsOf, type Evidence, type PodStory, type ProducedRow, type Violation } from './invariants.js';
 import { ledgerBytes, machineMs, readLedgers, type LedgerLine } from './ledger.js';
 import { LEASE_MS } from './pod_settings.js';
@@ -10,13 +11,17 @@ import { World } from './world.js';
 
 /** Whatever happened, something moves again within three leases after the healing, and goes on moving. */
 const STALL_MS = 3 * LEASE_MS;
+/** Of a round of length 1. */
 const DRAIN_MS = 90_000;
 const SETTLE_MS = 6 * LEASE_MS;
 const STOP_MS = 20_000;
 
 export async function runRound(scenario: Scenario, seed: string, length = 1): Promise<RoundReport> {
   const began = machineMs();
-  const world = await World.open(`${scenario.name} ${seed}`);
+  const world = await World.open(
+    `${scenario.name} ${seed}`,
+    scenario.ownServer ? await DurableDatabase.open() : undefined,
+  );
   const sampler = new Sampler(world.connection);
   try {
     await scenario.prepare?.(world);
@@ -26,11 +31,12 @@ export async function runRound(scenario: Scenario, seed: string, length = 1): Pr
     await scenario.run(world, length);
     await world.heal(pods);
     for (const pod of world.alive) pod.tell({ do: 'produce', per_s: 0 });
-    const drained = await drain(world);
+    const drained = await drain(world, length);
     await settle(world);
     await stopAll(world);
     await sampler.stop();
     const evidence = await gather(world);
+    await scenario.judge?.(world, evidence.lines);
     const violations = [...world.violations, ...judge(evidence), ...drained.violations];
     for (const [fault, document] of sampler.found)
       violations.push({ invariant: 'state', text: `${fault}: ${document}` });
@@ -52,7 +58,7 @@ interface Drained {
 const WAITING = { status: { $in: ['PENDING', 'RUNNING'] }, target: { $not: /^schedule:/ } } as const;
 
 /** Waits until nothing waits or runs any more. What stays is told with the rows themselves. */
-async function drain(world: World): Promise<Drained> {
+async function drain(world: World, length: number): Promise<Drained> {
   const began = machineMs();
   let [moved, stallMs, left, lines] = [began, 0, -1, -1];
   for (;;) {
@@ -63,7 +69,7 @@ async function drain(world: World): Promise<Drained> {
     [left, lines] = [count, written];
     stallMs = Math.max(stallMs, now - moved);
     if (count === 0) return { ms: now - began, stallMs, violations: [] };
-    if (now - moved > STALL_MS || now - began > DRAIN_MS) {
+    if (now - moved > STALL_MS || now - began > DRAIN_MS * length) {
       const rows = await world.jobs.find(WAITING as object, { limit: 5, projection: { payload: 0 } }).toArray();
       const text = `${count} rows still wait ${Math.round(now - began)} ms after the healing: ${JSON.stringify(rows)}`;
       return { ms: now - began, stallMs, violations: [{ invariant: 'drain', text }] };

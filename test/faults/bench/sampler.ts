@@ -3,9 +3,12 @@
  * look is one read per collection, so each rule here speaks of one document alone.
  */
 import type { Connection } from 'mongoose';
+import { machineMs } from './ledger.js';
 import type { JobDoc, PartitionDoc } from '../../../src/jobs/store/jobs.schema.js';
 
 const EVERY_MS = 100;
+/** Of a large backlog a look takes long, and must not become the load itself. */
+const REST_PER_LOOK = 3;
 const MOST_ROWS = 5_000;
 
 type SeenRow = Omit<JobDoc, 'payload'>;
@@ -63,16 +66,21 @@ export class Sampler {
   private timer: NodeJS.Timeout | undefined;
   private looking: Promise<void> = Promise.resolve();
   private busy = false;
+  private restUntil = 0;
 
   constructor(private readonly connection: Connection) {}
 
   start(): void {
     this.timer = setInterval(() => {
-      if (this.busy) return; // a slow machine looks less often, never twice at once
+      const began = machineMs();
+      if (this.busy || began < this.restUntil) return; // a slow machine looks less often, never twice at once
       this.busy = true;
       this.looking = this.look()
         .catch(() => undefined)
-        .finally(() => (this.busy = false));
+        .finally(() => {
+          this.busy = false;
+          this.restUntil = machineMs() + REST_PER_LOOK * (machineMs() - began - EVERY_MS);
+        });
     }, EVERY_MS);
   }
 

@@ -1,4 +1,5 @@
 import type { Violation } from './invariants.js';
+import type { LedgerLine } from './ledger.js';
 import type { World } from './world.js';
 
 export interface Scenario {
@@ -7,10 +8,16 @@ export interface Scenario {
   readonly about: string;
   /** Pods that run at the beginning, and at the end. Default 2. */
   readonly pods?: number;
+  /** Why it cannot be tried on this machine. */
+  unavailable?(): string | undefined;
+  /** Runs on a server of its own, which it may kill: `world.server`. */
+  readonly ownServer?: boolean;
   /** Before the first pod starts. */
   prepare?(world: World): Promise<void> | void;
   /** Does its harm; the bench heals, drains and judges afterwards. `length`: 1 for a short round, more for longer ones. */
   run(world: World, length: number): Promise<void>;
+  /** After every pod has stopped: what only the scenario can see. */
+  judge?(world: World, lines: readonly LedgerLine[]): Promise<void> | void;
   /** Ends what the scenario holds, whatever happened. */
   release?(world: World): Promise<void>;
 }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CrashPoint } from '../../../src/common/ports/crash_points.js';
 import type { JobDoc } from '../../../src/jobs/store/jobs.schema.js';
+import type { DurableDatabase } from './durable_database.js';
 import { MongoProxy } from './mongo_proxy.js';
 import { PodProcess } from './pod_process.js';
 import type { PodSettings } from './pod_settings.js';
@@ -16,6 +17,9 @@ import type { ProducedRow, Violation } from './invariants.js';
 export type Wishes = Partial<Omit<PodSettings, 'name' | 'uri' | 'db' | 'folder'>> & {
   crash?: { point: CrashPoint; nth: number };
 };
+
+/** A server that went away is found again soon after it is back. */
+const PATIENCE = { heartbeatFrequencyMS: 500 };
 
 export class World {
   readonly random: SeededRandom;
@@ -31,6 +35,8 @@ export class World {
   expectDead: (row: ProducedRow) => boolean = (row) => row.behaviour === 'reject';
   /** What new pods are told unless they are told otherwise. */
   defaults: Partial<PodSettings> = {};
+  /** Clock of the database, as every pod sees it: so far ahead. Pods that run must not be told another one. */
+  databaseClockMs = 0;
 
   private kept = false;
 
@@ -39,18 +45,20 @@ export class World {
     readonly connection: Connection,
     private readonly databasePort: number,
     readonly db: string,
+    /** The scenario's own server, where it has one. */
+    readonly server: DurableDatabase | undefined,
   ) {
     this.random = new SeededRandom(seed);
   }
 
-  static async open(seed: string): Promise<World> {
-    const uri = process.env['MONGO_URI'];
+  static async open(seed: string, server?: DurableDatabase): Promise<World> {
+    const uri = server?.uri ?? process.env['MONGO_URI'];
     if (!uri) throw new Error('MONGO_URI is not set: start the services first');
     const db = `faults_${randomUUID().slice(0, 8)}`;
-    const connection = await mongoose.createConnection(uri, { dbName: db }).asPromise();
+    const connection = await mongoose.createConnection(uri, { dbName: db, ...PATIENCE }).asPromise();
     // A transaction cannot create its collection everywhere.
     for (const name of ['produced', 'mourned']) await connection.createCollection(name);
-    return new World(seed, connection, Number(new URL(uri).port || '27017'), db);
+    return new World(seed, connection, Number(new URL(uri).port || '27017'), db, server);
   }
 
   get jobs(): mongoose.mongo.Collection<JobDoc> {
@@ -64,6 +72,7 @@ export class World {
   /** Starts a pod; it may not be up yet. */
   async start({ crash, ...wishes }: Wishes = {}): Promise<PodProcess> {
     const proxy = await MongoProxy.open(this.databasePort);
+    proxy.clockMs = this.databaseClockMs;
     const settings: PodSettings = {
       name: `p${this.pods.length + 1}`,
       seed: this.seed,
@@ -140,7 +149,8 @@ export class World {
   async close(): Promise<void> {
     await Promise.all(this.pods.map((pod) => pod.dispose()));
     await this.connection.dropDatabase();
-    await this.connection.close();
+    await this.connection.close(true);
+    await this.server?.close();
     if (!this.kept) rmSync(this.folder, { recursive: true, force: true });
   }
 }

@@ -2,6 +2,7 @@
 import type { Scenario } from '../bench/scenario.types.js';
 import { clocks } from './clocks.scenario.js';
 import { crashPoints } from './crash_points.scenario.js';
+import { databaseRestart } from './database_restart.scenario.js';
 import { kafkaTrouble } from './kafka.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
 import { cutPod, databaseAway } from './network.scenario.js';
@@ -15,6 +16,7 @@ export const SCENARIOS: readonly Scenario[] = [
   blockedLoop,
   cutPod,
   databaseAway,
+  databaseRestart,
   lostReplies,
   targetDown,
   poison,
