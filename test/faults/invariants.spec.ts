@@ -2,6 +2,8 @@
 import { describe, expect, it } from '@jest/globals';
 import { judge, type Evidence, type LeftRow } from './bench/invariants.js';
 import type { LedgerLine, RunStart } from './bench/ledger.js';
+import { untoldJobs } from './bench/lossy_account.js';
+import { quantile, waitsOf } from './bench/waits.js';
 
 let now = 0;
 const start = (n: string, change: Partial<RunStart> & { pod?: string } = {}): LedgerLine => ({
@@ -27,6 +29,14 @@ const end = (line: LedgerLine, result: 'ok' | 'failed' | 'unreachable' = 'ok'): 
 const produced = (n: string, target = 'fast:at_least_once', behaviour = 'ok') => ({ n, target, behaviour });
 const dead = (n: string, target: string): LeftRow => ({ id: n, n, target, status: 'DEAD', attempts: 0, crashes: 0 });
 
+const dropped = (reason: string): LedgerLine => ({
+  what: 'dropped',
+  at: ++now,
+  pod: 'p1',
+  target: 'lossy:seen',
+  count: 1,
+  reason,
+});
 const kinds = (evidence: Partial<Evidence>): string[] =>
   judge({
     lines: [],
@@ -144,5 +154,42 @@ describe('the judge', () => {
       'died',
       'release',
     ]);
+  });
+
+  it.each([
+    ['nobody speaks of', [], [], ['lossy']],
+    ['waits in Redis', [], ['a'], []],
+    ['was counted', [dropped('timeout')], [], []],
+    ['is missing, while another one failed', [dropped('failed')], [], ['lossy']],
+    ['ran', [start('a', { target: 'lossy:seen', partition: undefined })], [], []],
+  ])('a lossy job may be lost, but not untold: one that %s', (_, lines, waiting, expected) => {
+    const rows = [produced('a', 'lossy:seen')];
+    expect(untoldJobs(rows, lines, waiting).map(({ invariant }) => invariant)).toEqual(expected);
+    expect(kinds({ produced: rows, lines })).toEqual([]);
+  });
+
+  it('sees a lossy job that runs twice', () => {
+    const lossy = { target: 'lossy:seen', partition: undefined };
+    const lines = [start('a', lossy), start('a', lossy)];
+    expect(kinds({ produced: [produced('a', 'lossy:seen')], lines })).toEqual(['doubled']);
+  });
+});
+
+describe('the waits', () => {
+  it('are counted from the commit to the first start, without end for what never starts', () => {
+    const hook: LedgerLine = { what: 'hook', at: 100, pod: 'p1', rows: ['a', 'b', 'c'] };
+    const lines = [hook, { ...start('a'), at: 130 }, { ...start('a'), at: 150 }, { ...start('b'), at: 90 }];
+    const wanted = { from: 0, to: 200, counts: () => true };
+    expect(waitsOf(lines, wanted)).toEqual([30, 0, Infinity]);
+    expect(waitsOf(lines, { ...wanted, from: 101 })).toEqual([]);
+    expect(waitsOf(lines, { ...wanted, counts: (n) => n === 'a' })).toEqual([30]);
+  });
+
+  it.each([
+    [[], 0.5, 0],
+    [[3, 1, 2], 0.5, 2],
+    [[3, 1, 2], 1, 3],
+  ])('of %j: the quantile %s is %s', (values, share, expected) => {
+    expect(quantile(values, share)).toBe(expected);
   });
 });

@@ -7,6 +7,7 @@ import { kafkaTrouble } from './kafka.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
 import { cutPod, databaseAway } from './network.scenario.js';
 import { admins, rollingRestart } from './operations.scenario.js';
+import { redisTrouble } from './redis.scenario.js';
 import { blockedLoop, frozenPod } from './stalls.scenario.js';
 import { poison, targetDown } from './targets.scenario.js';
 
@@ -24,4 +25,5 @@ export const SCENARIOS: readonly Scenario[] = [
   rollingRestart,
   admins,
   kafkaTrouble,
+  redisTrouble,
 ];

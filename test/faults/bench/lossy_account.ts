@@ -1,0 +1,19 @@
+/** Lossy jobs may be lost, but not untold: what was committed ran, waits in Redis, or was counted as dropped. Pure. */
+import type { ProducedRow, Violation } from './invariants.js';
+import type { LedgerLine } from './ledger.js';
+import { isLossy } from './pod_settings.js';
+
+export function untoldJobs(
+  produced: readonly ProducedRow[],
+  lines: readonly LedgerLine[],
+  waiting: readonly string[],
+): Violation[] {
+  const seen = new Set([...waiting, ...lines.flatMap((line) => (line.what === 'start' ? [line.n] : []))]);
+  const missing = produced.filter(({ n, target }) => isLossy(target) && !seen.has(n)).map(({ n }) => n);
+  // A job that failed is counted as well, but it ran.
+  const drops = lines.flatMap((line) => (line.what === 'dropped' && line.reason !== 'failed' ? [line.count] : []));
+  const told = drops.reduce((sum, count) => sum + count, 0);
+  if (missing.length <= told) return [];
+  const text = `${missing.length} lossy jobs are gone, ${told} were counted: ${missing.slice(0, 10).join(', ')}`;
+  return [{ invariant: 'lossy', text }];
+}

@@ -1,0 +1,117 @@
+import { Redis } from 'ioredis';
+import { TestRedis } from '../../support/redis_server.js';
+import { machineMs, type LedgerLine } from '../bench/ledger.js';
+import { untoldJobs } from '../bench/lossy_account.js';
+import type { ProducedRow } from '../bench/invariants.js';
+import { isLossy, LEASE_MS } from '../bench/pod_settings.js';
+import type { Scenario } from '../bench/scenario.types.js';
+import { TcpProxy, type Network } from '../bench/tcp_proxy.js';
+import { quantile, waitsOf } from '../bench/waits.js';
+import type { World } from '../bench/world.js';
+
+const TROUBLES: readonly Network[] = ['delay', 'hole', 'reset'];
+const QUEUE = 'bull:side_effect_lossy';
+/** The engine's `lossy.handover_timeout_ms`, and what a busy machine adds to it. */
+const HANDOVER_MS = 200;
+const ROOM_MS = 600;
+
+interface Surroundings {
+  redis: TestRedis;
+  proxy: TcpProxy;
+  /** Messages between pods that Redis was given. */
+  published: number;
+  trouble: { from: number; to: number }[];
+}
+
+const of = new WeakMap<World, Surroundings>();
+
+/** Lossy jobs that nobody has taken yet, or that a pod took when its connection broke. */
+async function waitingIn({ url }: TestRedis): Promise<string[]> {
+  const client = new Redis(url);
+  try {
+    const lists = await Promise.all(
+      ['wait', 'active', 'paused'].map((name) => client.lrange(`${QUEUE}:${name}`, 0, -1)),
+    );
+    const jobs = await Promise.all(lists.flat().map((id) => client.hget(`${QUEUE}:${id}`, 'data')));
+    return jobs.flatMap((data) => (data ? [(JSON.parse(data) as { payload: { n: string } }).payload.n] : []));
+  } finally {
+    client.disconnect();
+  }
+}
+
+/** What Redis may cost those who enqueue, and those who wait for a durable row. */
+function judgeWaits(world: World, lines: readonly LedgerLine[], produced: readonly ProducedRow[]): void {
+  const { trouble } = of.get(world)!;
+  const business = lines.flatMap((line) => (line.what === 'business' ? [line] : []));
+  const during = business.filter(({ at, ms }) => trouble.some(({ from, to }) => at > from && at - ms < to));
+  const usual = business.filter((line) => !during.includes(line));
+  const refused = business.filter(({ error }) => error !== undefined);
+  if (refused.length > 0) world.violated('lossy', `${refused.length} enqueues failed: ${refused[0]!.error}`);
+  const [slow, most] = [
+    quantile(
+      during.map(({ ms }) => ms),
+      0.9,
+    ),
+    quantile(
+      usual.map(({ ms }) => ms),
+      0.9,
+    ),
+  ];
+  if (during.length < 10) world.violated('scenario', `only ${during.length} transactions while Redis was in trouble`);
+  if (slow > most + HANDOVER_MS + ROOM_MS)
+    world.violated('lossy', `transactions took ${slow} ms while Redis was in trouble, ${most} ms before`);
+  const durable = new Set(produced.filter(({ target }) => !isLossy(target)).map(({ n }) => n));
+  const waits = trouble.flatMap((time) => waitsOf(lines, { ...time, counts: (n) => durable.has(n) }));
+  if (quantile(waits, 0.5) > LEASE_MS)
+    world.violated('lossy', `durable rows waited ${quantile(waits, 0.5)} ms while Redis was in trouble`);
+}
+
+/** Redis makes things fast, and takes what may be lost. Nothing else may ever depend on it. */
+export const redisTrouble: Scenario = {
+  name: 'redis_trouble',
+  about: 'Redis is slow, silent or gone, also while a pod boots; lossy jobs may be lost but are counted, others go on',
+  async prepare(world) {
+    const redis = await TestRedis.start();
+    const surroundings: Partial<Surroundings> = { redis, published: 0, trouble: [] };
+    surroundings.proxy = await TcpProxy.open(redis.port, (chunk) => {
+      if (chunk.includes('publish')) surroundings.published!++;
+    });
+    of.set(world, surroundings as Surroundings);
+    world.defaults = { redis_url: `redis://127.0.0.1:${surroundings.proxy.port}`, produce_per_s: 10 };
+  },
+  async run(world, length) {
+    const { proxy, trouble } = of.get(world)!;
+    for (let round = 0; round < length; round++) {
+      for (const network of world.random.shuffle(TROUBLES)) {
+        proxy.delayMs = world.random.pick([30, 150, 500]);
+        const from = machineMs();
+        proxy.become(network);
+        const boots = network === 'hole';
+        // A connection that says nothing is given up after 5 s: only longer holes show that.
+        const ms = length > 1 ? world.random.int(1_000, 8_000) : world.random.int(1_000, 2_000);
+        if (boots) await world.boot(1);
+        await world.wait(ms);
+        proxy.become('pass');
+        trouble.push({ from, to: machineMs() });
+        const after = await world.wait(600, 1_200);
+        const about = network === 'delay' ? `answers ${proxy.delayMs} ms late` : network;
+        world.fault(`Redis: ${about} for ${ms} ms${boots ? ' while a pod boots' : ''}, then well for ${after} ms`);
+        if (boots) world.alive.at(-1)!.terminate();
+      }
+    }
+  },
+  async judge(world, lines) {
+    const { redis, published } = of.get(world)!;
+    const produced = (await world.connection.collection('produced').find().toArray()) as unknown as ProducedRow[];
+    const ran = new Set(lines.flatMap((line) => (line.what === 'start' && isLossy(line.target) ? [line.n] : [])));
+    if (ran.size < 5) world.violated('scenario', `only ${ran.size} lossy jobs ran`);
+    if (published === 0) world.violated('scenario', 'no hint went through Redis');
+    if (!lines.some(({ what }) => what === 'dropped')) world.violated('scenario', 'no lossy job was dropped');
+    world.violations.push(...untoldJobs(produced, lines, await waitingIn(redis)));
+    judgeWaits(world, lines, produced);
+  },
+  async release(world) {
+    await of.get(world)?.proxy.close();
+    await of.get(world)?.redis.dispose();
+  },
+};
