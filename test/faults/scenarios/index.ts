@@ -3,6 +3,7 @@ import type { Scenario } from '../bench/scenario.types.js';
 import { clocks } from './clocks.scenario.js';
 import { crashPoints } from './crash_points.scenario.js';
 import { databaseRestart } from './database_restart.scenario.js';
+import { targetFlood } from './flood.scenario.js';
 import { kafkaTrouble } from './kafka.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
 import { cutPod, databaseAway } from './network.scenario.js';
@@ -20,6 +21,7 @@ export const SCENARIOS: readonly Scenario[] = [
   databaseRestart,
   lostReplies,
   targetDown,
+  targetFlood,
   poison,
   clocks,
   rollingRestart,
