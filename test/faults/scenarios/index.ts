@@ -3,6 +3,7 @@ import type { Scenario } from '../bench/scenario.types.js';
 import { clocks } from './clocks.scenario.js';
 import { crashPoints } from './crash_points.scenario.js';
 import { databaseRestart } from './database_restart.scenario.js';
+import { daylightSaving } from './daylight_saving.scenario.js';
 import { targetFlood } from './flood.scenario.js';
 import { kafkaTrouble } from './kafka.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
@@ -24,6 +25,7 @@ export const SCENARIOS: readonly Scenario[] = [
   targetFlood,
   poison,
   clocks,
+  daylightSaving,
   rollingRestart,
   admins,
   kafkaTrouble,

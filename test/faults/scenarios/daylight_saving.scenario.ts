@@ -1,0 +1,114 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LedgerLine } from '../bench/ledger.js';
+import { PodProcess } from '../bench/pod_process.js';
+import type { Scenario } from '../bench/scenario.types.js';
+import type { World } from '../bench/world.js';
+import { changesOf, type ZoneChange } from '../bench/zone_changes.js';
+
+const MINUTE = 60_000;
+/** An hour in Europe; half an hour on Lord Howe; a midnight that does not exist in Chile. */
+const ZONES = ['Europe/Berlin', 'Australia/Lord_Howe', 'America/Santiago', 'America/New_York'];
+const YEAR = 2028; // all of it lies ahead: the database's clock only ever moves forward
+/** Pods are up about so long before a slot or a change, and stay so long after it. */
+const LEAD_MS = 1_500;
+const TAIL_MS = 1_500;
+
+/** A time of day, as a cron expression with seconds. */
+function daily(wall: number): string {
+  const shown = new Date(wall);
+  return `${shown.getUTCSeconds()} ${shown.getUTCMinutes()} ${shown.getUTCHours()} * * *`;
+}
+
+interface Expected {
+  code: string;
+  from: number;
+  to: number;
+  slots: number[];
+}
+
+const expectations = new WeakMap<World, Expected[]>();
+
+const databaseNow = (world: World): number => Date.now() + world.databaseClockMs;
+
+/** Pods run from a little before an instant to a little after it, by the database's clock; their own is off. */
+async function live(world: World, at: number): Promise<{ from: number; to: number }> {
+  world.databaseClockMs = Math.round(at - LEAD_MS - 1.5 * PodProcess.bootMs) - Date.now();
+  for (const sign of world.random.shuffle([1, -1])) {
+    const clock_offset_ms = world.databaseClockMs + sign * 5 * MINUTE;
+    await world.start({ clock_offset_ms, version: 1 });
+  }
+  await Promise.all(world.alive.map((pod) => world.up(pod)));
+  const from = databaseNow(world);
+  await sleep(Math.max(0, at + TAIL_MS - from));
+  return { from, to: databaseNow(world) };
+}
+
+async function stop(world: World): Promise<void> {
+  const pods = world.alive;
+  for (const pod of pods) pod.terminate();
+  await Promise.all(pods.map((pod) => pod.ended));
+}
+
+/** The clocks change while pods run: one job per slot over the gap and over the overlap. */
+export const daylightSaving: Scenario = {
+  name: 'daylight_saving',
+  about:
+    'the clocks of a zone go forward and back while pods run whose own clocks are five minutes off: one job per slot',
+  pods: 0,
+  async run(world) {
+    const zone = world.random.pick(ZONES);
+    const changes = changesOf(zone, YEAR);
+    const gap = changes.find(({ before, after }) => after > before)!;
+    const overlap = changes.find(({ before, after }) => after < before)!;
+    world.defaults = { schedules: schedulesOf(zone, gap, overlap), produce_per_s: 5 };
+    const inGap = { at: gap.at, code: 'in_gap', slots: [gap.at] };
+    const first = overlap.at - (overlap.before - overlap.after) + 1_000;
+    const shown = { at: first, code: 'in_overlap', slots: [first] };
+    const again = { at: overlap.at + 1_000, code: 'in_overlap', slots: [] };
+    const order = gap.at < overlap.at ? [inGap, shown, again] : [shown, again, inGap];
+    const expected: Expected[] = [];
+    for (const { at, code, slots } of order) {
+      world.fault(`${zone}: pods live around ${new Date(at).toISOString()}`);
+      if (expected.length > 0) await stop(world);
+      expected.push({ ...(await live(world, at)), code, slots });
+    }
+    expectations.set(world, expected);
+  },
+  judge(world, lines) {
+    for (const { code, from, to, slots } of expectations.get(world)!) {
+      if (to - from < TAIL_MS + 1_000) world.violated('scenario', 'the pods were up too late to see the change');
+      const found = slotsOf(lines, code, { from, to });
+      if (found.join() !== slots.join())
+        world.violated('slot', `${code}: expected [${slots.map(iso).join()}], got [${found.map(iso).join()}]`);
+      const often = slotsOf(lines, 'often', { from, to });
+      if (often.length < 2 || often.some((slot) => slot % 1_000 !== 0))
+        world.violated('slot', `often: rests over the change, only [${often.map(iso).join()}]`);
+    }
+  },
+};
+
+const iso = (at: number): string => new Date(at).toISOString();
+
+/** One time of day that is left out, one that comes twice, and what runs all the time. */
+function schedulesOf(
+  timezone: string,
+  gap: ZoneChange,
+  overlap: ZoneChange,
+): { code: string; cron: string; timezone: string }[] {
+  return [
+    { code: 'in_gap', cron: daily(gap.before + 1_000), timezone },
+    { code: 'in_overlap', cron: daily(overlap.after + 1_000), timezone },
+    { code: 'often', cron: '* * * * * *', timezone },
+  ];
+}
+
+/** Slots that became runs, each once for each row it became. */
+function slotsOf(lines: readonly LedgerLine[], code: string, { from, to }: { from: number; to: number }): number[] {
+  const rows = new Map<string, number>();
+  for (const line of lines) {
+    if (line.what === 'start' && line.slot !== undefined && line.target === `schedule:${code}`) {
+      rows.set(line.id, Date.parse(line.slot));
+    }
+  }
+  return [...rows.values()].filter((slot) => slot >= from && slot <= to).sort((a, b) => a - b);
+}
