@@ -1,6 +1,7 @@
 // `job_partitions` and `job_workers` in memory: the filters and updates of store/partition_lease.store.ts, word for word
 // in what they match, and what each costs the server with the indexes there are (store/jobs.schema.ts): a filter on
-// `owner`, `lease_until` or `heartbeat_at` has none and looks at every document. Must never be kinder than the store.
+// `owner` looks at that owner's documents, one on `lease_until` or `heartbeat_at` at every one. Must never be kinder than
+// the store.
 
 export interface PartitionRow {
   readonly partition: number;
@@ -20,7 +21,8 @@ export const COMMANDS = [
   'renew',
   'beat',
   'live_pods',
-  'owned_and_free',
+  'owned',
+  'free',
   'take',
   'read_term',
   'release',
@@ -43,6 +45,10 @@ export const noCosts = (): Costs => ({
   documents_returned: 0,
 });
 
+/** Owned by somebody whose lease holds. */
+const isLive = ({ owner, lease_until }: PartitionRow, now: number): boolean =>
+  owner !== null && lease_until !== null && lease_until > now;
+
 export class LeaseTable {
   costs = noCosts();
   readonly rows: readonly PartitionRow[];
@@ -61,13 +67,10 @@ export class LeaseTable {
   }
 
   renewLeases({ owner, now, until }: { owner: string; now: number; until: number }): void {
-    let written = 0;
-    for (const row of this.rows) {
-      if (row.owner !== owner || row.lease_until === null || row.lease_until <= now) continue;
-      row.lease_until = until;
-      written++;
-    }
-    this.count('renew', { examined: this.rows.length, written });
+    const owned = this.ownedBy(owner);
+    const live = owned.filter((row) => isLive(row, now));
+    for (const row of live) row.lease_until = until;
+    this.count('renew', { examined: owned.length, written: live.length });
   }
 
   beatHeart(pod: string, now: number): void {
@@ -83,16 +86,17 @@ export class LeaseTable {
     return live;
   }
 
-  readOwnedAndFree({ owner, now }: { owner: string; now: number }): { owned: PartitionRow[]; free: number[] } {
-    const owned: PartitionRow[] = [];
-    const free: number[] = [];
-    for (const row of this.rows) {
-      const over = row.lease_until === null || row.lease_until <= now;
-      if (row.owner === owner && !over) owned.push({ ...row });
-      else if (row.owner === owner || row.owner === null || over) free.push(row.partition);
-    }
-    this.count('owned_and_free', { examined: this.rows.length, returned: owned.length + free.length });
-    return { owned, free };
+  readOwned({ owner, now }: { owner: string; now: number }): PartitionRow[] {
+    const owned = this.ownedBy(owner);
+    const live = owned.filter((row) => isLive(row, now)).map((row) => ({ ...row }));
+    this.count('owned', { examined: owned.length, returned: live.length });
+    return live;
+  }
+
+  readFree(now: number): number[] {
+    const free = this.rows.filter((row) => !isLive(row, now)).map((row) => row.partition);
+    this.count('free', { examined: this.rows.length, returned: free.length });
+    return free;
   }
 
   /** The update; what was won is read back by a command of its own. */
@@ -100,7 +104,7 @@ export class LeaseTable {
     let written = 0;
     for (const partition of take.partitions) {
       const row = this.rows[partition]!;
-      if (row.owner !== null && row.lease_until !== null && row.lease_until > take.now) continue;
+      if (isLive(row, take.now)) continue;
       row.owner = take.owner;
       row.lease_token = take.lease_token;
       row.lease_until = take.until;
@@ -110,8 +114,9 @@ export class LeaseTable {
   }
 
   readTerm({ owner, lease_token }: Pick<Term, 'owner' | 'lease_token'>): Term[] {
-    const won = this.rows.filter((row) => row.owner === owner && row.lease_token === lease_token);
-    this.count('read_term', { examined: this.rows.length, returned: won.length });
+    const owned = this.ownedBy(owner);
+    const won = owned.filter((row) => row.lease_token === lease_token);
+    this.count('read_term', { examined: owned.length, returned: won.length });
     return won.map(({ partition }) => ({ partition, owner, lease_token }));
   }
 
@@ -141,7 +146,11 @@ export class LeaseTable {
 
   /** Partitions nobody owns by the database's rule. Not a command. */
   withoutOwner(now: number): number {
-    return this.rows.filter((row) => row.owner === null || row.lease_until === null || row.lease_until <= now).length;
+    return this.rows.filter((row) => !isLive(row, now)).length;
+  }
+
+  private ownedBy(owner: string): PartitionRow[] {
+    return this.rows.filter((row) => row.owner === owner);
   }
 
   private count(

@@ -115,12 +115,13 @@ export class SimulatedPod {
     yield* ask(() => table.renewLeases({ owner: this.id, now, until }));
     yield* ask(() => table.beatHeart(this.id, now));
     const pods = yield* ask(() => table.livePods(now - lease.worker_ttl_ms));
-    const { owned, free } = yield* ask(() => table.readOwnedAndFree({ owner: this.id, now }));
+    const owned = yield* ask(() => table.readOwned({ owner: this.id, now }));
     this.reconcile(new Map(owned.map((row) => [row.partition, row])), asked + lease.ttl_ms, until);
     const share = fairShare(this.partitions, pods, this.id);
     const surplus = [...this.held.values()].slice(0, Math.max(0, this.held.size - share));
     const missing = share - this.held.size;
-    const taken = missing > 0 && free.length > 0 ? yield* this.take(this.pick(free, missing)) : 0;
+    const free = missing > 0 ? yield* ask(() => table.readFree(now)) : [];
+    const taken = free.length > 0 ? yield* this.take(this.pick(free, missing)) : 0;
     yield* this.release(surplus);
     yield* ask(() => table.listTargets());
     watch.beat(taken + surplus.length > 0);

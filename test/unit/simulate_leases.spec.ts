@@ -30,11 +30,18 @@ describe('a deployment', () => {
   it('asks per heartbeat for what the lease service asks: five commands, and the time with every third', () => {
     const { heartbeats, seconds, commands_by_name_per_s: commands } = phaseOf(report, 'steady');
     const beats = heartbeats / seconds;
-    for (const name of ['renew', 'beat', 'live_pods', 'owned_and_free', 'pauses'] as const) {
+    for (const name of ['renew', 'beat', 'live_pods', 'owned', 'pauses'] as const) {
       expect(commands[name]).toBeCloseTo(beats, 0);
     }
     expect(commands.hello).toBeCloseTo(beats / 3, 0);
     expect(Object.keys(commands)).toHaveLength(6);
+  });
+
+  it('looks at what is its own, not at every partition, while no share is short', () => {
+    const { documents_examined_per_s: examined, pods } = phaseOf(report, 'steady');
+    expect(examined.mean).toBeLessThan((2 * 128 + pods * (pods + 1)) / (heartbeat_ms / 1_000) + 1);
+    const { commands_by_name_per_s: moving } = phaseOf(report, 'a third dies');
+    expect(moving.free).toBeGreaterThan(0);
   });
 
   it('writes while idle one document per partition and pod with every heartbeat', () => {
@@ -139,10 +146,12 @@ describe('the table', () => {
   it('counts what a command looks at, answers and writes', () => {
     const table = new LeaseTable(4, 3);
     table.takePartitions({ ...take, partitions: [0, 1], owner: 'a', lease_token: 1 });
-    table.readOwnedAndFree({ owner: 'a', now: 2_000 });
+    expect(table.readOwned({ owner: 'a', now: 2_000 })).toHaveLength(2);
+    expect(table.readFree(2_000)).toEqual([2, 3]);
     table.listTargets();
-    expect(table.costs).toMatchObject({ documents_written: 2, documents_examined: 9, documents_returned: 7 });
-    expect(table.costs.commands).toMatchObject({ take: 1, owned_and_free: 1, pauses: 1, renew: 0 });
+    // Two to take, two owned ones, all four for the free ones, three pauses.
+    expect(table.costs).toMatchObject({ documents_written: 2, documents_examined: 11, documents_returned: 7 });
+    expect(table.costs.commands).toMatchObject({ take: 1, owned: 1, free: 1, pauses: 1, renew: 0 });
   });
 });
 

@@ -75,7 +75,10 @@ export class PartitionLeaseService {
     this.events.emit({ type: 'partitions_lost', partitions: [owned.partition] });
   }
 
-  /** One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Four commands, five with the clock. */
+  /**
+   * One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Four commands; one more
+   * with the clock, two more while partitions are missing.
+   */
   async heartbeat(): Promise<void> {
     try {
       await this.followClock();
@@ -106,9 +109,9 @@ export class PartitionLeaseService {
     const since = new Date(now.getTime() - worker_ttl_ms);
     const pods = await store.livePods(this.collections, JobLane.fast, since);
     this.livePods.tell(pods, this.pod.id);
-    const { owned, free } = await store.readOwnedAndFree(this.collections, { owner: this.pod.id, now });
+    const owned = await store.readOwned(this.collections, { owner: this.pod.id, now });
     await this.reconcile(owned, asked + ttl_ms, until);
-    if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), free);
+    if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), now);
     await this.releaseDry();
     await this.judgeTaken();
     const taken = this.readable().filter((partition) => !partition.announced);
@@ -171,13 +174,15 @@ export class PartitionLeaseService {
     }
   }
 
-  private async balance(share: number, free: number[]): Promise<void> {
+  private async balance(share: number, now: Date): Promise<void> {
     const staying = [...this.held.values()].filter((owned) => !owned.releasing);
     for (const owned of staying.sort((a, b) => a.running - b.running).slice(0, Math.max(0, staying.length - share))) {
       owned.releasing = true;
     }
     const missing = share - staying.length;
-    if (missing > 0 && free.length > 0) await this.take(this.pick(free, missing));
+    if (missing <= 0) return;
+    const free = await store.readFree(this.collections, now);
+    if (free.length > 0) await this.take(this.pick(free, missing));
   }
 
   private async take(partitions: number[]): Promise<void> {

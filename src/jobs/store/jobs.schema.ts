@@ -199,7 +199,11 @@ export const JOB_INDEXES: readonly IndexSpec[] = [
   },
 ];
 
-export const PARTITION_INDEXES: readonly IndexSpec[] = [{ name: 'partition', key: { partition: 1 }, unique: true }];
+export const PARTITION_INDEXES: readonly IndexSpec[] = [
+  { name: 'partition', key: { partition: 1 }, unique: true },
+  // Renewals and marks do not touch it. `lease_until` has no index on purpose: each renewal would rewrite its entries.
+  { name: 'owner', key: { owner: 1 } },
+];
 /** Keys that nothing ran for lately vanish. */
 export const RATE_LIMIT_INDEXES: readonly IndexSpec[] = [
   { name: 'expiry', key: { expire_at: 1 }, expireAfterSeconds: 0 },

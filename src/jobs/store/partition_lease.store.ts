@@ -25,19 +25,25 @@ export async function renewLeases(
   await partitions.updateMany({ owner, lease_until: { $gt: now } }, { $set: { lease_until: until } });
 }
 
-/** What this pod owns and what nobody owns, in one read. */
-export async function readOwnedAndFree(
+/** What this pod owns, by the database's rule: its lease has not run out. */
+export async function readOwned(
   { partitions }: JobsCollections,
   { owner, now }: { owner: string; now: Date },
-): Promise<{ owned: PartitionDoc[]; free: number[] }> {
-  const rows = await partitions
+): Promise<PartitionDoc[]> {
+  return partitions
     .find(
-      { $or: [{ owner }, { owner: null }, { lease_until: { $lte: now } }] },
+      { owner, lease_until: { $gt: now } },
       { projection: { partition: 1, owner: 1, lease_token: 1, lease_until: 1 } },
     )
     .toArray();
-  const live = (row: PartitionDoc): boolean => row.owner === owner && row.lease_until !== null && row.lease_until > now;
-  return { owned: rows.filter(live), free: rows.filter((row) => !live(row)).map((row) => row.partition) };
+}
+
+/** What nobody owns. Looks at every partition: only for a pod whose share is not full. */
+export async function readFree({ partitions }: JobsCollections, now: Date): Promise<number[]> {
+  const rows = await partitions
+    .find({ $or: [{ owner: null }, { lease_until: { $lte: now } }] }, { projection: { _id: 0, partition: 1 } })
+    .toArray();
+  return rows.map((row) => row.partition);
 }
 
 /**
