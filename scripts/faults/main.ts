@@ -1,18 +1,46 @@
-// `npm run faults -- <scenario…> | all [--seed N] [--rounds N] [--length N] [--json]`: kills, stalls, cuts and lies to
-// real pods, then judges what they did (docs/faults.md). One report per round on stdout; with `--json` one JSON object a
-// line. The exit code is 1 when an invariant was broken.
+// `npm run faults -- <scenario…> | all [--seed N] [--rounds N] …`: kills, stalls, cuts and lies to real pods, then judges
+// what they did (docs/faults.md). A report on stdout as soon as a round is over (with `--json` one JSON object a line),
+// with `--markdown` a table of all at the end. The exit code is 1 when an invariant was broken.
+import { cpus, totalmem } from 'node:os';
 import { SCENARIOS } from '../../test/faults/scenarios/index.js';
 import { runRound } from '../../test/faults/bench/run_round.js';
-import type { RoundReport, Scenario } from '../../test/faults/bench/scenario.types.js';
+import type { Scenario } from '../../test/faults/bench/scenario.types.js';
 import { asEnvironment, up } from '../services/services.js';
-import { parseArguments, USAGE } from './arguments.js';
+import { parseArguments, USAGE, type Wish } from './arguments.js';
+import { asTable, asText } from './report.js';
+import { RoundsFile } from './rounds_file.js';
 
-const describe = ({ name, about }: Scenario): string => `  ${name.padEnd(18)} ${about}`;
+const describe = ({ name, about }: Scenario): string => `  ${name.padEnd(24)} ${about}`;
 
-function asText({ scenario, seed, violations, schedule: _, ...figures }: RoundReport): string {
-  const parts = Object.entries(figures).map(([name, value]) => `${name.replaceAll('_', ' ')} ${value}`);
-  const broken = violations.map(({ invariant, text }) => `  BROKEN ${invariant}: ${text}`);
-  return [`${scenario} seed ${seed}: ${parts.join(', ')}`, ...broken].join('\n');
+/** What is there to be run, seed by seed. */
+function roundsOf({ names, seed, rounds, length }: Wish): { scenario: Scenario; seed: string; length: number }[] {
+  const wanted = SCENARIOS.filter(({ name }) => names.includes(name));
+  for (const { name, unavailable } of wanted) {
+    const reason = unavailable?.();
+    if (reason) console.error(`${name} is left out: ${reason}`);
+  }
+  const possible = wanted.filter(({ unavailable }) => !unavailable?.());
+  return Array.from({ length: rounds }, (_, round) => String(seed + round)).flatMap((each) =>
+    possible.map((scenario) => ({ scenario, seed: each, length })),
+  );
+}
+
+async function runAll(wish: Wish, file: RoundsFile): Promise<void> {
+  const left = roundsOf(wish).filter(({ scenario, ...round }) => !file.has({ scenario: scenario.name, ...round }));
+  const line = async (): Promise<void> => {
+    for (let next = left.shift(); next; next = left.shift()) {
+      const report = await runRound(next.scenario, next.seed, next.length);
+      file.add(report);
+      console.log(wish.json ? JSON.stringify(report) : asText(report));
+    }
+  };
+  await Promise.all(Array.from({ length: wish.parallel }, line));
+}
+
+function machine(): string {
+  const [cpu] = cpus();
+  const memory = Math.round(totalmem() / 2 ** 30);
+  return `${new Date().toISOString().slice(0, 16)} UTC, ${cpus().length} x ${cpu?.model.trim()}, ${memory} GB, Node ${process.version}`;
 }
 
 async function main(): Promise<number> {
@@ -24,15 +52,12 @@ async function main(): Promise<number> {
   }
   const addresses = await up(['mongo'], (line) => void process.stderr.write(`${line}\n`));
   Object.assign(process.env, asEnvironment(addresses));
-  let broken = 0;
-  for (let round = 0; round < wish.rounds; round++) {
-    for (const scenario of SCENARIOS.filter(({ name }) => wish.names.includes(name))) {
-      const report = await runRound(scenario, String(wish.seed + round), wish.length);
-      console.log(wish.json ? JSON.stringify(report) : asText(report));
-      broken += report.violations.length;
-    }
-  }
-  return broken > 0 ? 1 : 0;
+  const file = new RoundsFile(wish.into);
+  await runAll(wish, file);
+  const all = new Set(roundsOf(wish).map(({ scenario, seed, length }) => `${scenario.name} ${seed} ${length}`));
+  const reports = file.reports.filter(({ scenario, seed, length }) => all.has(`${scenario} ${seed} ${length}`));
+  if (wish.markdown) console.log(`\n${asTable(reports, known)}\n\n${machine()}`);
+  return reports.some(({ violations }) => violations.length > 0) ? 1 : 0;
 }
 
 process.exit(await main());

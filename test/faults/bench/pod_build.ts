@@ -4,13 +4,24 @@
  */
 import { transformSync } from '@swc/core';
 import { createHash, randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const CHECKOUT = fileURLToPath(new URL('../../..', import.meta.url));
 const CACHE = join(CHECKOUT, 'node_modules/.cache/sidelane-faults');
 const FOLDERS = ['src', 'test/faults/bench'];
+const KEPT = 8;
 const MAIN = 'test/faults/bench/pod.main.js';
 
 let built: string | undefined;
@@ -18,6 +29,7 @@ let built: string | undefined;
 /** Path of the program to run. */
 export function podProgram(): string {
   built ??= build();
+  utimesSync(built, new Date(), new Date()); // in use: not among the oldest
   return join(built, MAIN);
 }
 
@@ -31,6 +43,7 @@ function build(): string {
   for (const { path, text } of sources) hash.update(path).update(text);
   const folder = join(CACHE, hash.digest('hex').slice(0, 16));
   if (existsSync(folder)) return folder;
+  prune();
   const draft = `${folder}.${randomUUID()}`;
   for (const { path, text } of sources) {
     const file = join(draft, path.replace(/\.ts$/, '.js'));
@@ -44,6 +57,15 @@ function build(): string {
     rmSync(draft, { recursive: true, force: true }); // somebody else was first
   }
   return folder;
+}
+
+/** Programs of older sources, and drafts that were never finished. The newest stay: another run may be using them. */
+function prune(): void {
+  mkdirSync(CACHE, { recursive: true });
+  const folders = readdirSync(CACHE).map((name) => ({ name, at: statSync(join(CACHE, name)).mtimeMs }));
+  for (const { name } of folders.sort((a, b) => b.at - a.at).slice(KEPT - 1)) {
+    rmSync(join(CACHE, name), { recursive: true, force: true });
+  }
 }
 
 function translate(filename: string, text: string): string {

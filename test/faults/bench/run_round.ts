@@ -41,7 +41,7 @@ export async function runRound(scenario: Scenario, seed: string, length = 1): Pr
     for (const [fault, document] of sampler.found)
       violations.push({ invariant: 'state', text: `${fault}: ${document}` });
     if (violations.length > 0) world.keep(violations, evidence);
-    return report({ scenario, seed, world, evidence, drained, violations, looks: sampler.looks, began });
+    return report({ scenario, seed, length, world, evidence, drained, violations, looks: sampler.looks, began });
   } finally {
     await scenario.release?.(world);
     await sampler.stop().catch(() => undefined);
@@ -144,6 +144,7 @@ function storyOf(pod: PodProcess, lines: readonly LedgerLine[]): PodStory {
 function report(found: {
   scenario: Scenario;
   seed: string;
+  length: number;
   world: World;
   evidence: Evidence;
   drained: Drained;
@@ -151,7 +152,7 @@ function report(found: {
   looks: number;
   began: number;
 }): RoundReport {
-  const { scenario, seed, world, evidence, drained, violations, looks, began } = found;
+  const { scenario, seed, length, world, evidence, drained, violations, looks, began } = found;
   const runs = runsOf(evidence.lines).filter(({ slot }) => slot === undefined);
   const good = runs.filter(({ ended }) => ended?.result === 'ok').map(({ n }) => n);
   const count = (invariant: Violation['invariant']): number =>
@@ -159,6 +160,7 @@ function report(found: {
   return {
     scenario: scenario.name,
     seed,
+    length,
     rows: evidence.produced.length,
     runs: runs.length,
     faults: world.faults.length,

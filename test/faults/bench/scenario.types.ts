@@ -26,6 +26,7 @@ export interface Scenario {
 export interface RoundReport {
   scenario: string;
   seed: string;
+  length: number;
   /** Rows whose transaction committed. */
   rows: number;
   runs: number;
