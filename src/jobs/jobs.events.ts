@@ -63,8 +63,11 @@ export type JobsEvent =
   | { type: 'run_started'; target: string; rows: number }
   | { type: 'run_ended'; row: RowRef; result: string; ms: number }
   | { type: 'dead'; row: RowRef; reason: string }
-  /** A write that ends a run matched fewer rows than it named: somebody else had ended them. */
-  | { type: 'outcome_lost'; target: string; partition: number; count: number }
+  /**
+   * A write that ends runs matched fewer rows than it named: somebody else had ended them. No partition: the write was
+   * shared by several.
+   */
+  | { type: 'outcome_lost'; target: string; partition?: number; count: number }
   /** The outcome could not be written; it is kept and written before anything else of its cell runs. */
   | { type: 'outcome_kept'; target: string; partition?: number; error: unknown }
   /** Long lane: rows this pod runs (or ran) belong to nobody or to another pod now; their late outcomes change nothing. */

@@ -20,6 +20,8 @@ import { JOBS_CONFIG, resolveJobsOptions, type JobsConfig, type JobsModuleOption
 import { CellReader } from './lanes/cell_reader.js';
 import { CellRound } from './lanes/cell_round.js';
 import { RateLimiter } from './lanes/rate_limiter.js';
+import { FinishedRows } from './lanes/finished_rows.js';
+import { InflightMarks } from './lanes/inflight_marks.js';
 import { FastLaneWorker } from './lanes/fast_lane.worker.js';
 import { ClaimKeeper } from './lanes/claim_keeper.js';
 import { ClaimSweeper } from './lanes/claim_sweeper.js';
@@ -101,6 +103,8 @@ const PARTS: Provider[] = [
   JobRunner,
   JobOutcome,
   RateLimiter,
+  FinishedRows,
+  InflightMarks,
   CellReader,
   CellRound,
   FastLaneWorker,

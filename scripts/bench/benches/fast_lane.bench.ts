@@ -62,7 +62,7 @@ async function measure(
   const pod = await EnginePod.boot({
     uri: context.mongoUri,
     database,
-    jobs: { partitions, fast_lane: { idle_poll_ms: [50, 200, 1_000] } },
+    jobs: { partitions },
     kafka: {
       brokers: context.kafkaBrokers.split(','),
       topics: [{ event: 'bench', default_topic: topic.name, delivery_mode: 'at_least_once' }],

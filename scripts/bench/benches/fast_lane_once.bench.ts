@@ -24,7 +24,7 @@ export const fastLaneOnce: Bench = {
     const pod = await EnginePod.boot({
       uri: context.mongoUri,
       database,
-      jobs: { partitions: PARTITIONS, fast_lane: { idle_poll_ms: [50, 200, 1_000] } },
+      jobs: { partitions: PARTITIONS },
       kafka: {
         brokers: context.kafkaBrokers.split(','),
         topics: [

@@ -17,9 +17,9 @@ import { rowsAtOnce } from '../policy/pause_rules.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import { deferFollowers } from '../store/fast_lane.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
-import { markInflight } from '../store/partition_lease.store.js';
 import type { Cell } from './cell.js';
 import { CellReader } from './cell_reader.js';
+import { InflightMarks } from './inflight_marks.js';
 import { JobRunner } from './job_runner.js';
 import type { RunResults } from './run_results.js';
 import { JobOutcome, type PreparedOutcome } from './outcome.service.js';
@@ -42,6 +42,7 @@ export class CellRound {
     @Inject(ID_SOURCE) private readonly ids: IdSource,
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(CellReader) private readonly reader: CellReader,
+    @Inject(InflightMarks) private readonly marks: InflightMarks,
     @Inject(JobRunner) private readonly runner: JobRunner,
     @Inject(JobOutcome) private readonly outcome: JobOutcome,
     @Inject(PartitionLeaseService) private readonly leases: PartitionLeaseService,
@@ -138,7 +139,7 @@ export class CellRound {
     const ids = batch.flat().map((row) => row._id);
     const mark = { target: target.name, mode: target.delivery_mode, token, ids, at };
     crashPoint('before_mark');
-    const marked = await markInflight(this.collections, { ...owned.term, rev }, mark, at);
+    const marked = await this.marks.write({ term: owned.term, rev, mark });
     crashPoint('after_mark');
     if (marked.result === 'lost') {
       this.leases.lose(owned);

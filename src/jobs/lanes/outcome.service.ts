@@ -31,6 +31,7 @@ import {
   type RunRecord,
 } from '../store/outcome_update.js';
 import { rulesFor, type RegisteredTarget } from '../targets/job_targets.registry.js';
+import { FinishedRows } from './finished_rows.js';
 import { POD, type Pod } from './pod.js';
 import { rowRef, toJob } from './row_ref.js';
 import type { RunResults } from './run_results.js';
@@ -67,6 +68,7 @@ export class JobOutcome {
     @Inject(RANDOM) private readonly random: Random,
     @Inject(POD) private readonly pod: Pod,
     @Inject(JobsEvents) private readonly events: JobsEvents,
+    @Inject(FinishedRows) private readonly finished: FinishedRows,
   ) {}
 
   /** `token`: the mark under which fast-lane rows ran; a long-lane row carries its claim itself. */
@@ -104,8 +106,7 @@ export class JobOutcome {
     prepared.repeated = true;
     crashPoint('before_outcome');
     if (prepared.completed.length > 0) {
-      const deleted = await deleteFinished(this.collections, prepared.completed);
-      if (!again) this.countLost(prepared, prepared.completed, deleted);
+      await this.deleteCompleted(prepared, again);
       prepared.completed = [];
     }
     if (prepared.operations.length > 0) {
@@ -244,7 +245,20 @@ export class JobOutcome {
     }
   }
 
-  private countLost(prepared: PreparedOutcome, rows: readonly JobDoc[], matched: number): void {
+  private async deleteCompleted({ scope, completed }: PreparedOutcome, again: boolean): Promise<void> {
+    const { target, partition } = scope;
+    // Tried again it finds less than it names, which must not be counted against others in the same command. The long
+    // lane's outcomes are gathered before they come here.
+    if (again || partition === undefined) {
+      const deleted = await deleteFinished(this.collections, completed);
+      if (!again) this.countLost({ scope }, completed, deleted);
+      return;
+    }
+    const { lost, shared } = await this.finished.delete(target, completed);
+    if (lost > 0) this.events.emit({ type: 'outcome_lost', target, ...(!shared && { partition }), count: lost });
+  }
+
+  private countLost(prepared: Pick<PreparedOutcome, 'scope'>, rows: readonly JobDoc[], matched: number): void {
     const count = rows.length - matched;
     if (count <= 0) return;
     const { target, partition } = prepared.scope;

@@ -1,25 +1,19 @@
 /**
- * Group commit of outcomes: while one write is under way, the outcomes of other rows collect, and go out together in the
- * next. So no row waits for a timer, and a busy lane writes once per batch.
+ * The outcomes of the long lane, gathered: a busy lane writes once per batch instead of once per row.
  *
  * An outcome that cannot be written (database gone) is kept and tried again until it is; its row keeps its claim renewed
  * meanwhile, because the caller waits for `submit`.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { GroupCommit } from '../../common/utils/group_commit.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { emptyOutcome, JobOutcome, type PreparedOutcome } from './outcome.service.js';
 
-interface Waiting {
-  prepared: PreparedOutcome;
-  done(): void;
-}
-
 @Injectable()
 export class OutcomeBatch {
-  private waiting: Waiting[] = [];
-  private writing: Promise<void> | undefined;
+  private readonly group: GroupCommit<PreparedOutcome, void>;
   private cutWait: (() => void) | undefined;
   private givenUp = false;
 
@@ -28,14 +22,18 @@ export class OutcomeBatch {
     @Inject(CLOCK) private readonly clock: Clock,
     @Inject(JobOutcome) private readonly outcome: JobOutcome,
     @Inject(JobsEvents) private readonly events: JobsEvents,
-  ) {}
+  ) {
+    this.group = new GroupCommit({
+      write: async (batch) => {
+        await this.writeUntilDone(merge(batch));
+        return batch.map(() => undefined);
+      },
+    });
+  }
 
   /** Resolves once the outcome is written. Never rejects. */
   submit(prepared: PreparedOutcome): Promise<void> {
-    return new Promise((done) => {
-      this.waiting.push({ prepared, done });
-      this.writing ??= this.writeAll().finally(() => (this.writing = undefined));
-    });
+    return this.group.submit(prepared);
   }
 
   /** Tries kept outcomes at once instead of after the wait. */
@@ -50,17 +48,6 @@ export class OutcomeBatch {
   giveUp(): void {
     this.givenUp = true;
     this.hurry();
-  }
-
-  private async writeAll(): Promise<void> {
-    // Rows that end in one turn of the event loop end in one write.
-    await new Promise((resolve) => setImmediate(resolve));
-    while (this.waiting.length > 0) {
-      const batch = this.waiting.splice(0);
-      const merged = merge(batch.map(({ prepared }) => prepared));
-      await this.writeUntilDone(merged);
-      for (const { done } of batch) done();
-    }
   }
 
   private async writeUntilDone(merged: PreparedOutcome): Promise<void> {

@@ -74,26 +74,65 @@ export async function releasePartition({ partitions }: JobsCollections, term: Te
 /** `changed`: an admin acted on rows of the partition since `rev` was read, so what was read before may be untrue. */
 export type Marked = { result: 'marked' | 'lost' } | { result: 'changed'; rev: number };
 
+export interface MarkRequest {
+  readonly term: Term;
+  /** Of the partition, from before the rows of the mark were read. */
+  readonly rev: number;
+  readonly mark: InflightMark;
+}
+
 /**
- * Marks a batch as in flight, in place of this target's last mark. The last step before a send: it proves in the
- * database that the partition is still ours, and that no admin acted on its rows since the page was read (`rev`). If we
- * die after it, the next owner judges exactly these rows. If its reply is lost, nothing is sent, and the rows are judged
- * as sent: safe, though an at-most-once row may go DEAD.
+ * Marks batches as in flight, each in place of its target's last mark; of any number of cells in one command. The last step
+ * before a send: it proves in the database that the partition is still ours, and that no admin acted on its rows since the
+ * page was read (`rev`). If we die after it, the next owner judges exactly these rows. If its reply is lost, nothing is
+ * sent, and the rows are judged as sent: safe, though an at-most-once row may go DEAD.
+ *
+ * A command tells how many of its marks were written, not which: where one is missing, a read does.
  */
 export async function markInflight(
   { partitions }: JobsCollections,
-  { rev, ...term }: Term & { rev: number },
-  mark: InflightMark,
+  requests: readonly MarkRequest[],
   now: Date,
-): Promise<Marked> {
+): Promise<Marked[]> {
+  const updates = requests.map((request) => markUpdate(request, now));
+  const [only] = updates;
+  const { matchedCount } =
+    updates.length === 1
+      ? await partitions.updateOne(only!.filter, only!.update)
+      : await partitions.bulkWrite(
+          updates.map((updateOne) => ({ updateOne })),
+          { ordered: false },
+        );
+  if (matchedCount === requests.length) return requests.map(() => ({ result: 'marked' }));
+  const rows = await partitions
+    .find(
+      { partition: { $in: requests.map(({ term }) => term.partition) } },
+      { projection: { _id: 0, partition: 1, owner: 1, lease_token: 1, lease_until: 1, rev: 1, 'inflight.token': 1 } },
+    )
+    .toArray();
+  return requests.map((request) => {
+    const row = rows.find(({ partition }) => partition === request.term.partition);
+    return asMarked(request, row, now);
+  });
+}
+
+function markUpdate(
+  { term, rev, mark }: MarkRequest,
+  now: Date,
+): { filter: mongo.Filter<PartitionDoc>; update: object[] } {
   const others = { $filter: { input: '$inflight', cond: { $ne: ['$$this.target', { $literal: mark.target }] } } };
-  const live = { ...term, lease_until: { $gt: now } };
-  const result = await partitions.updateOne({ ...live, rev: revAsRead(rev) }, [
-    { $set: { inflight: { $concatArrays: [others, [{ $literal: mark }]] } } },
-  ]);
-  if (result.matchedCount === 1) return { result: 'marked' };
-  const row = await partitions.findOne(live, { projection: { _id: 0, rev: 1 } });
-  return row ? { result: 'changed', rev: row.rev ?? 0 } : { result: 'lost' };
+  return {
+    filter: { ...term, lease_until: { $gt: now }, rev: revAsRead(rev) },
+    update: [{ $set: { inflight: { $concatArrays: [others, [{ $literal: mark }]] } } }],
+  };
+}
+
+/** A mark that stands, under a term that still does, was written. */
+function asMarked({ term, mark }: MarkRequest, row: PartitionDoc | undefined, now: Date): Marked {
+  const ours = row?.owner === term.owner && row.lease_token === term.lease_token;
+  if (!ours || row.lease_until === null || row.lease_until <= now) return { result: 'lost' };
+  if (row.inflight.some(({ token }) => token === mark.token)) return { result: 'marked' };
+  return { result: 'changed', rev: row.rev ?? 0 };
 }
 
 /** Partitions that were seeded before there was a `rev` have none until the first admin action. */
