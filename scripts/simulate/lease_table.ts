@@ -1,7 +1,7 @@
 // `job_partitions` and `job_workers` in memory: the filters and updates of store/partition_lease.store.ts, word for word
-// in what they match, and what each costs the server with the indexes there are (store/jobs.schema.ts): a filter on
-// `owner` looks at that owner's documents, one on `lease_until` or `heartbeat_at` at every one. Must never be kinder than
-// the store.
+// in what they match, and what each costs the server with the indexes there are (store/jobs.schema.ts): a filter that
+// names partitions looks at these, one on `lease_until` or `heartbeat_at` alone has no index and looks at every document.
+// Must never be kinder than the store.
 
 export interface PartitionRow {
   readonly partition: number;
@@ -14,6 +14,12 @@ export interface Term {
   readonly partition: number;
   readonly owner: string;
   readonly lease_token: number;
+}
+
+export interface Mine {
+  readonly owner: string;
+  readonly partitions: readonly number[];
+  readonly now: number;
 }
 
 export const COMMANDS = [
@@ -66,11 +72,10 @@ export class LeaseTable {
     this.count('hello', { examined: 0 });
   }
 
-  renewLeases({ owner, now, until }: { owner: string; now: number; until: number }): void {
-    const owned = this.ownedBy(owner);
-    const live = owned.filter((row) => isLive(row, now));
+  renewLeases(mine: Mine, until: number): void {
+    const live = this.stillMine(mine);
     for (const row of live) row.lease_until = until;
-    this.count('renew', { examined: owned.length, written: live.length });
+    this.count('renew', { examined: mine.partitions.length, written: live.length });
   }
 
   beatHeart(pod: string, now: number): void {
@@ -86,10 +91,9 @@ export class LeaseTable {
     return live;
   }
 
-  readOwned({ owner, now }: { owner: string; now: number }): PartitionRow[] {
-    const owned = this.ownedBy(owner);
-    const live = owned.filter((row) => isLive(row, now)).map((row) => ({ ...row }));
-    this.count('owned', { examined: owned.length, returned: live.length });
+  readOwned(mine: Mine): PartitionRow[] {
+    const live = this.stillMine(mine).map((row) => ({ ...row }));
+    this.count('owned', { examined: mine.partitions.length, returned: live.length });
     return live;
   }
 
@@ -113,10 +117,10 @@ export class LeaseTable {
     this.count('take', { examined: take.partitions.length, written });
   }
 
-  readTerm({ owner, lease_token }: Pick<Term, 'owner' | 'lease_token'>): Term[] {
-    const owned = this.ownedBy(owner);
-    const won = owned.filter((row) => row.lease_token === lease_token);
-    this.count('read_term', { examined: owned.length, returned: won.length });
+  readTerm({ partitions, owner, lease_token }: Omit<Term, 'partition'> & { partitions: readonly number[] }): Term[] {
+    const named = partitions.map((partition) => this.rows[partition]!);
+    const won = named.filter((row) => row.owner === owner && row.lease_token === lease_token);
+    this.count('read_term', { examined: partitions.length, returned: won.length });
     return won.map(({ partition }) => ({ partition, owner, lease_token }));
   }
 
@@ -149,8 +153,10 @@ export class LeaseTable {
     return this.rows.filter((row) => !isLive(row, now)).length;
   }
 
-  private ownedBy(owner: string): PartitionRow[] {
-    return this.rows.filter((row) => row.owner === owner);
+  private stillMine({ owner, partitions, now }: Mine): PartitionRow[] {
+    return partitions
+      .map((partition) => this.rows[partition]!)
+      .filter((row) => row.owner === owner && isLive(row, now));
   }
 
   private count(

@@ -112,10 +112,11 @@ export class SimulatedPod {
     const asked = events.now;
     const now = this.now();
     const until = now + lease.ttl_ms;
-    yield* ask(() => table.renewLeases({ owner: this.id, now, until }));
+    const mine = { owner: this.id, partitions: [...this.held.keys()], now };
+    if (mine.partitions.length > 0) yield* ask(() => table.renewLeases(mine, until));
     yield* ask(() => table.beatHeart(this.id, now));
     const pods = yield* ask(() => table.livePods(now - lease.worker_ttl_ms));
-    const owned = yield* ask(() => table.readOwned({ owner: this.id, now }));
+    const owned = mine.partitions.length > 0 ? yield* ask(() => table.readOwned(mine)) : [];
     this.reconcile(new Map(owned.map((row) => [row.partition, row])), asked + lease.ttl_ms, until);
     const share = fairShare(this.partitions, pods, this.id);
     const surplus = [...this.held.values()].slice(0, Math.max(0, this.held.size - share));
@@ -153,7 +154,7 @@ export class SimulatedPod {
     const lease_token = this.world.nextToken();
     const take = { partitions, owner: this.id, lease_token, now, until: now + lease.ttl_ms };
     yield* ask(() => table.takePartitions(take));
-    const won = yield* ask(() => table.readTerm({ owner: this.id, lease_token }));
+    const won = yield* ask(() => table.readTerm({ partitions, owner: this.id, lease_token }));
     for (const term of won) {
       this.held.set(term.partition, { term, deadline: asked + lease.ttl_ms });
       watch.served(term.partition, this);

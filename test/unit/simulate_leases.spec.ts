@@ -126,16 +126,16 @@ describe('the table', () => {
     const table = new LeaseTable(1);
     table.takePartitions({ ...take, owner: 'a', lease_token: 1 });
     table.takePartitions({ ...take, owner: 'b', lease_token: 2 });
-    expect(table.readTerm({ owner: 'a', lease_token: 1 })).toHaveLength(1);
-    expect(table.readTerm({ owner: 'b', lease_token: 2 })).toHaveLength(0);
+    expect(table.readTerm({ partitions: [0], owner: 'a', lease_token: 1 })).toHaveLength(1);
+    expect(table.readTerm({ partitions: [0], owner: 'b', lease_token: 2 })).toHaveLength(0);
     table.takePartitions({ ...take, owner: 'b', lease_token: 3, now: 31_000, until: 61_000 });
-    expect(table.readTerm({ owner: 'b', lease_token: 3 })).toHaveLength(1);
+    expect(table.readTerm({ partitions: [0], owner: 'b', lease_token: 3 })).toHaveLength(1);
   });
 
   it('renews no lease that is over, and lets nobody release another term', () => {
     const table = new LeaseTable(1);
     table.takePartitions({ ...take, owner: 'a', lease_token: 1 });
-    table.renewLeases({ owner: 'a', now: 31_000, until: 61_000 });
+    table.renewLeases({ owner: 'a', partitions: [0], now: 31_000 }, 61_000);
     expect(table.withoutOwner(31_000)).toBe(1);
     table.releasePartition({ partition: 0, owner: 'a', lease_token: 9 });
     expect(table.withoutOwner(30_999)).toBe(0);
@@ -146,7 +146,7 @@ describe('the table', () => {
   it('counts what a command looks at, answers and writes', () => {
     const table = new LeaseTable(4, 3);
     table.takePartitions({ ...take, partitions: [0, 1], owner: 'a', lease_token: 1 });
-    expect(table.readOwned({ owner: 'a', now: 2_000 })).toHaveLength(2);
+    expect(table.readOwned({ owner: 'a', partitions: [0, 1], now: 2_000 })).toHaveLength(2);
     expect(table.readFree(2_000)).toEqual([2, 3]);
     table.listTargets();
     // Two to take, two owned ones, all four for the free ones, three pauses.

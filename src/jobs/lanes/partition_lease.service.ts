@@ -34,6 +34,8 @@ export class PartitionLeaseService {
   private readonly held = new Map<number, OwnedPartition>();
   /** Given up by this pod, but the database has not answered yet: never taken up again, tried until it answers. */
   private readonly unreleased = new Set<OwnedPartition>();
+  /** Reached for, but the database has not answered: they may be ours under a token we never saw. */
+  private unanswered: readonly number[] = [];
   private startedAt: Date | undefined;
   private beatsUntilSync = 0;
   /** True once this pod gives everything back: it must not take more. */
@@ -77,7 +79,7 @@ export class PartitionLeaseService {
 
   /**
    * One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Four commands; one more
-   * with the clock, two more while partitions are missing.
+   * with the clock, three more when it takes partitions.
    */
   async heartbeat(): Promise<void> {
     try {
@@ -104,13 +106,15 @@ export class PartitionLeaseService {
     const asked = this.clock.monotonic();
     const now = this.clock.now();
     const until = new Date(now.getTime() + ttl_ms);
-    await store.renewLeases(this.collections, { owner: this.pod.id, now, until });
+    const mine = { owner: this.pod.id, partitions: [...this.held.keys(), ...this.unanswered], now };
+    if (mine.partitions.length > 0) await store.renewLeases(this.collections, mine, until);
     if (!this.leaving) await store.beatHeart(this.collections, this.workerFacts(now), now);
     const since = new Date(now.getTime() - worker_ttl_ms);
     const pods = await store.livePods(this.collections, JobLane.fast, since);
     this.livePods.tell(pods, this.pod.id);
-    const owned = await store.readOwned(this.collections, { owner: this.pod.id, now });
+    const owned = mine.partitions.length > 0 ? await store.readOwned(this.collections, mine) : [];
     await this.reconcile(owned, asked + ttl_ms, until);
+    this.unanswered = [];
     if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), now);
     await this.releaseDry();
     await this.judgeTaken();
@@ -166,11 +170,12 @@ export class PartitionLeaseService {
       else if (row.lease_until && row.lease_until >= until) owned.deadline = deadline;
     }
     if (this.leaving) return; // what is being given back may still look like ours
-    // A take whose answer was lost: ours in the database under a token we never saw answered. Left alone it would be
-    // renewed for ever and served by nobody.
-    const unknown = rows.filter((row) => !this.held.has(row.partition)).map((row) => row.lease_token!);
-    for (const lease_token of new Set(unknown)) {
-      this.adopt(await store.readTerm(this.collections, { owner: this.pod.id, lease_token }), deadline);
+    // A take whose answer was lost: ours in the database under a token we never saw answered. Left alone nobody would
+    // serve it until its lease has run out.
+    const unknown = rows.filter((row) => !this.held.has(row.partition));
+    const partitions = unknown.map((row) => row.partition);
+    for (const lease_token of new Set(unknown.map((row) => row.lease_token!))) {
+      this.adopt(await store.readTerm(this.collections, { partitions, owner: this.pod.id, lease_token }), deadline);
     }
   }
 
@@ -190,6 +195,7 @@ export class PartitionLeaseService {
     const now = this.clock.now();
     const until = new Date(now.getTime() + this.config.lease.ttl_ms);
     const lease_token = this.ids.token();
+    this.unanswered = partitions;
     const won = await store.takePartitions(this.collections, {
       partitions,
       owner: this.pod.id,
@@ -197,6 +203,7 @@ export class PartitionLeaseService {
       now,
       until,
     });
+    this.unanswered = [];
     this.adopt(won, asked + this.config.lease.ttl_ms);
   }
 

@@ -35,6 +35,8 @@ export interface JobDoc {
   version: number;
   payload: JsonValue;
   dedupe_key: string;
+  /** Nobody gave `dedupe_key`: it is unique by itself, and `dedupe_given` leaves the row out. Missing in all other rows. */
+  generated_key?: true;
   status: JobStatus;
   attempts: number;
   /** Takeovers that found the row in flight (fast lane), leases that expired while it ran (long lane). */
@@ -187,7 +189,8 @@ export const JOB_INDEXES: readonly IndexSpec[] = [
     unique: true,
     partialFilterExpression: { status: 'RUNNING', running_code: { $exists: true } },
   },
-  { name: 'dedupe', key: { dedupe_key: 1 }, unique: true },
+  // `null` matches rows without the field: those of older versions, which say nothing of their key, are in it as well.
+  { name: 'dedupe_given', key: { dedupe_key: 1 }, unique: true, partialFilterExpression: { generated_key: null } },
   { name: 'admin', key: { status: 1, _id: -1 } },
   // Costs no enqueue: only DEAD rows are in it. `status` is a key as well, so that counts need no document.
   { name: 'dead', key: { status: 1, target: 1, _id: -1 }, partialFilterExpression: { status: 'DEAD' } },
@@ -199,11 +202,7 @@ export const JOB_INDEXES: readonly IndexSpec[] = [
   },
 ];
 
-export const PARTITION_INDEXES: readonly IndexSpec[] = [
-  { name: 'partition', key: { partition: 1 }, unique: true },
-  // Renewals and marks do not touch it. `lease_until` has no index on purpose: each renewal would rewrite its entries.
-  { name: 'owner', key: { owner: 1 } },
-];
+export const PARTITION_INDEXES: readonly IndexSpec[] = [{ name: 'partition', key: { partition: 1 }, unique: true }];
 /** Keys that nothing ran for lately vanish. */
 export const RATE_LIMIT_INDEXES: readonly IndexSpec[] = [
   { name: 'expiry', key: { expire_at: 1 }, expireAfterSeconds: 0 },

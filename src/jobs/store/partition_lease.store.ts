@@ -17,25 +17,26 @@ export interface Term {
   readonly lease_token: string;
 }
 
-/** Extends every lease of this pod that has not run out. A lost reply is harmless: the lease is longer than we think. */
-export async function renewLeases(
-  { partitions }: JobsCollections,
-  { owner, now, until }: { owner: string; now: Date; until: Date },
-): Promise<void> {
-  await partitions.updateMany({ owner, lease_until: { $gt: now } }, { $set: { lease_until: until } });
+/** A pod's partitions, as far as it knows. Named, so that a heartbeat looks at these and not at every partition. */
+export interface Mine {
+  readonly owner: string;
+  readonly partitions: readonly number[];
+  readonly now: Date;
 }
 
-/** What this pod owns, by the database's rule: its lease has not run out. */
-export async function readOwned(
-  { partitions }: JobsCollections,
-  { owner, now }: { owner: string; now: Date },
-): Promise<PartitionDoc[]> {
-  return partitions
-    .find(
-      { owner, lease_until: { $gt: now } },
-      { projection: { partition: 1, owner: 1, lease_token: 1, lease_until: 1 } },
-    )
-    .toArray();
+/** Extends those leases of this pod that have not run out. A lost reply is harmless: they are longer than we think. */
+export async function renewLeases({ partitions }: JobsCollections, mine: Mine, until: Date): Promise<void> {
+  await partitions.updateMany(stillMine(mine), { $set: { lease_until: until } });
+}
+
+/** Which of them are its own, by the database's rule. */
+export async function readOwned({ partitions }: JobsCollections, mine: Mine): Promise<PartitionDoc[]> {
+  const projection = { partition: 1, owner: 1, lease_token: 1, lease_until: 1 } as const;
+  return partitions.find(stillMine(mine), { projection }).toArray();
+}
+
+function stillMine({ owner, partitions, now }: Mine): mongo.Filter<PartitionDoc> {
+  return { partition: { $in: [...partitions] }, owner, lease_until: { $gt: now } };
 }
 
 /** What nobody owns. Looks at every partition: only for a pod whose share is not full. */
@@ -59,7 +60,7 @@ export async function takePartitions(
     { partition: { $in: take.partitions }, $or: [{ owner: null }, { lease_until: { $lte: now } }] },
     { $set: { owner, lease_token, lease_until: until } },
   );
-  return readTerm(collections, { owner, lease_token });
+  return readTerm(collections, take);
 }
 
 /** Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. */
@@ -171,10 +172,11 @@ export async function removeWorker({ workers }: JobsCollections, pod_id: string,
   await workers.deleteMany({ $or: [{ pod_id }, { heartbeat_at: { $lt: deadSince } }] });
 }
 
-/** What this pod holds under a token whose take it never saw answered. */
+/** What a take won, also one that was never seen answered. */
 export async function readTerm(
   { partitions }: JobsCollections,
-  term: Pick<Term, 'owner' | 'lease_token'>,
+  take: { partitions: readonly number[]; owner: string; lease_token: string },
 ): Promise<PartitionDoc[]> {
-  return partitions.find({ ...term }).toArray();
+  const { owner, lease_token } = take;
+  return partitions.find({ partition: { $in: [...take.partitions] }, owner, lease_token }).toArray();
 }

@@ -1,0 +1,81 @@
+/** What a pod knows of its partitions when an answer of the database is lost, and what its heartbeats ask. */
+import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
+import { TestDatabase, type TestPod } from '../support/pod.js';
+
+const database = new TestDatabase();
+afterEach(() => database.reset());
+afterAll(() => database.drop());
+
+/** The n-th update of partitions is carried out, and its answer lost. */
+function loseAnswer({ collections: { partitions } }: TestPod, n: number): void {
+  const send = partitions.updateMany.bind(partitions);
+  let left = n;
+  partitions.updateMany = async (...sent) => {
+    const answer = await send(...sent);
+    if (--left === 0) throw new Error('the connection is gone');
+    return answer;
+  };
+}
+
+const owned = (pod: TestPod): number[] =>
+  pod.leases
+    .readable()
+    .map(({ partition }) => partition)
+    .sort();
+
+describe('a take whose answer was lost', () => {
+  it('is found by the next heartbeat, under the token of the take', async () => {
+    const pod = await database.pod();
+    loseAnswer(pod, 1);
+    await expect(pod.leases.heartbeat()).rejects.toThrow('the connection is gone');
+    expect(owned(pod)).toEqual([]);
+    const taken = await pod.collections.partitions.find({}).toArray();
+    expect(new Set(taken.map(({ owner }) => owner)).size).toBe(1);
+    await pod.leases.heartbeat();
+    expect(owned(pod)).toEqual([0, 1, 2, 3]);
+    const kept = await pod.collections.partitions.find({}).toArray();
+    expect(kept.map(({ lease_token }) => lease_token)).toEqual(taken.map(({ lease_token }) => lease_token));
+  });
+
+  it('is found beside partitions that the pod holds', async () => {
+    const first = await database.pod();
+    await first.leases.heartbeat();
+    const second = await database.pod();
+    for (const pod of [second, first, second, first]) await pod.leases.heartbeat();
+    expect([...owned(first), ...owned(second)].sort()).toEqual([0, 1, 2, 3]);
+    await second.close();
+    // The renewal goes through, the take behind it does not.
+    loseAnswer(first, 2);
+    await expect(first.leases.heartbeat()).rejects.toThrow('the connection is gone');
+    expect(owned(first)).toHaveLength(2);
+    await first.leases.heartbeat();
+    expect(owned(first)).toEqual([0, 1, 2, 3]);
+  });
+});
+
+describe('a heartbeat', () => {
+  it('asks for free partitions only while its share is not full', async () => {
+    const pod = await database.pod();
+    const finds = async (): Promise<number> => {
+      const names = await pod.commandsOf(() => pod.leases.heartbeat());
+      return names.filter((name) => name === 'find').length;
+    };
+    // Live pods and free partitions, what was won; then live pods and what is its own.
+    expect(await finds()).toBe(3);
+    expect(await finds()).toBe(2);
+  });
+
+  it('names its partitions to the database, so that those of others cost it nothing', async () => {
+    const pod = await database.pod();
+    await pod.leases.heartbeat();
+    const filters: unknown[] = [];
+    const client = pod.connection.getClient();
+    client.on('commandStarted', ({ command }) => {
+      if (command['find'] === 'job_partitions') filters.push(command['filter']);
+      if (command['update'] === 'job_partitions') filters.push(command['updates'][0].q);
+    });
+    await pod.leases.heartbeat();
+    expect(filters).toHaveLength(2);
+    for (const filter of filters) expect(filter).toMatchObject({ partition: { $in: [0, 1, 2, 3] } });
+  });
+});
