@@ -49,7 +49,7 @@ export class PodProcess {
     readonly crash?: { point: CrashPoint; nth: number },
   ) {
     this.doomed = crash !== undefined;
-    this.child = spawn(process.execPath, ['--enable-source-maps', podProgram(), JSON.stringify(settings)], {
+    this.child = spawn(process.execPath, [podProgram(), JSON.stringify(settings)], {
       cwd: CHECKOUT,
       env: {
         ...process.env,

@@ -1,27 +1,76 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CRASH_POINTS, type CrashPoint } from '../../../src/common/ports/crash_points.js';
+import { runsOf } from '../bench/invariants.js';
+import { machineMs, readLedgers } from '../bench/ledger.js';
 import type { PodProcess } from '../bench/pod_process.js';
+import { FAST_TARGETS, LEASE_MS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
 import type { World } from '../bench/world.js';
 
 /** Pods that are about to die, side by side. */
-const AT_ONCE = 3;
-/** A pod that has not passed its point by then stops in order; points of the release are passed on that way. */
+const AT_ONCE = 4;
 const PATIENCE_MS = 20_000;
-/** What others left in flight is judged only when there is something to judge. */
-const SELDOM: ReadonlySet<CrashPoint> = new Set(['before_judge', 'after_judge']);
-/** Passed on the way out, or by the next tick of a schedule. */
-const ONCE: ReadonlySet<CrashPoint> = new Set(['before_release', 'after_release', 'before_slot', 'after_slot']);
+/** A lease, and a few heartbeats to find it free and to judge it. */
+const TAKEOVER_MS = 2 * LEASE_MS;
+const PRODUCE_PER_S = 10;
+/** Passed by whoever takes over what somebody left in flight. */
+const JUDGED: ReadonlySet<CrashPoint> = new Set(['before_judge', 'after_judge']);
+/** Passed on the way out. */
+const RELEASED: ReadonlySet<CrashPoint> = new Set(['before_release', 'after_release']);
+/** Passed once, or by the next tick of a schedule. */
+const ONCE: ReadonlySet<CrashPoint> = new Set([...JUDGED, ...RELEASED, 'before_slot', 'after_slot']);
 
-/** Answers whether it died there. */
-async function dieAt(world: World, pod: PodProcess): Promise<boolean> {
-  if (!(await pod.ready())) return true; // some points are passed while it boots
-  if (!ONCE.has(pod.crash!.point) || pod.crash!.point.endsWith('slot')) {
-    if (await within(PATIENCE_MS, pod.ended)) return pod.end?.signal === 'SIGKILL';
-  } else await world.wait(2_500); // until others have given it a share
-  pod.terminate();
-  if (await within(PATIENCE_MS, pod.ended)) return pod.end?.signal === 'SIGKILL';
-  pod.kill();
-  return false;
+interface Crash {
+  point: CrashPoint;
+  nth: number;
+}
+
+const died = (pod: PodProcess): boolean => pod.end?.signal === 'SIGKILL';
+
+async function dieAt(world: World, crash: Crash): Promise<void> {
+  const pod = await world.start({ crash, produce_per_s: PRODUCE_PER_S });
+  if (!(await pod.ready())) return; // some points are passed while it boots
+  if (RELEASED.has(crash.point)) {
+    await owns(world, pod);
+    pod.terminate();
+  }
+  await within(PATIENCE_MS, pod.ended);
+  if (!died(pod)) world.violated('scenario', `nobody passed ${crash.point}`);
+  if (pod.alive) pod.kill();
+}
+
+/** Until others have given it a share. */
+async function owns(world: World, pod: PodProcess): Promise<void> {
+  const partitions = world.connection.collection('job_partitions');
+  await until(async () => (await partitions.countDocuments({ owner: new RegExp(`:${pod.pid}:`) })) > 0);
+}
+
+/** Partitions in which it runs something. */
+function openPartitions(world: World, { name }: PodProcess): number {
+  const lines = readLedgers(world.folder).filter(({ pod }) => pod === name);
+  return new Set(runsOf(lines).flatMap(({ partition, ended }) => (ended ? [] : (partition ?? [])))).size;
+}
+
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  const end = machineMs() + PATIENCE_MS;
+  while (machineMs() < end && !(await holds())) await sleep(50);
+}
+
+/** A pod dies in the middle of many runs, and nobody is there to judge them but pods that die of it. */
+async function dieJudging(world: World, judges: readonly Crash[]): Promise<void> {
+  const others = world.alive;
+  const pods = await Promise.all(judges.map((crash) => world.start({ crash })));
+  const busy = await world.start({ handler_ms: 500, produce_per_s: 20, targets: FAST_TARGETS });
+  await Promise.all([...pods, busy].map((pod) => pod.ready()));
+  for (const other of others) other.terminate();
+  await Promise.all(others.map((other) => other.ended));
+  await until(() => openPartitions(world, busy) >= judges.length);
+  busy.kill();
+  await Promise.all(pods.map((pod) => within(TAKEOVER_MS, pod.ended)));
+  for (const pod of pods) {
+    if (!died(pod)) world.violated('scenario', `nobody passed ${pod.crash!.point}`);
+    if (pod.alive) pod.kill();
+  }
 }
 
 async function within(ms: number, end: Promise<unknown>): Promise<boolean> {
@@ -44,18 +93,18 @@ function crashesAt(part: string, chosen: (point: CrashPoint) => boolean, targets
       const points = world.random.shuffle(
         CRASH_POINTS.filter(chosen).flatMap((point) => Array(length).fill(point) as CrashPoint[]),
       );
-      const victims = points.map((point) => {
-        const nth = SELDOM.has(point) || ONCE.has(point) ? 1 : world.random.int(1, 4);
+      const crashes = points.map((point): Crash => {
+        const nth = ONCE.has(point) ? 1 : world.random.int(1, 4);
         world.fault(`kill -9 at ${point}, passing ${nth}`);
         return { point, nth };
       });
+      const victims = crashes.filter((crash) => !JUDGED.has(crash.point));
       const line = async (): Promise<void> => {
-        for (let crash = victims.shift(); crash; crash = victims.shift()) {
-          const died = await dieAt(world, await world.start({ crash, produce_per_s: 15 }));
-          if (!died && !SELDOM.has(crash.point)) world.violated('scenario', `nobody passed ${crash.point}`);
-        }
+        for (let crash = victims.shift(); crash; crash = victims.shift()) await dieAt(world, crash);
       };
       await Promise.all(Array.from({ length: AT_ONCE }, line));
+      const judges = crashes.filter((crash) => JUDGED.has(crash.point));
+      for (let next = judges.splice(0, 2); next.length > 0; next = judges.splice(0, 2)) await dieJudging(world, next);
     },
   };
 }
