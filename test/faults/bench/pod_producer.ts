@@ -136,7 +136,8 @@ export class BenchProducer {
 
   private behaviour(): Behaviour {
     let draw = this.random.next();
-    for (const [behaviour, share] of BEHAVIOURS) {
+    for (const [behaviour, usual] of BEHAVIOURS) {
+      const share = this.pod.settings.behaviours?.[behaviour] ?? usual;
       if (draw < share) return behaviour;
       draw -= share;
     }

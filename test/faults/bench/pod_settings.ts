@@ -20,6 +20,8 @@ export interface PodSettings {
   max_crashes: number;
   /** What it enqueues for. Default: all it knows. */
   targets?: readonly string[];
+  /** Shares of its rows that behave so, where a scenario needs more of them than usual. */
+  behaviours?: Partial<Record<Behaviour, number>>;
   kafka?: { brokers: string[]; request_timeout_ms: number };
   /** Hints go through it, and a target is lossy. */
   redis_url?: string;

@@ -1,4 +1,5 @@
 import type { Command, Trap } from '../bench/mongo_proxy.js';
+import { FAST_TARGETS, LONG_TARGETS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
 
 const on = (command: Command, name: string, collection: string): boolean =>
@@ -45,6 +46,13 @@ export const lostReplies: Scenario = {
   name: 'lost_replies',
   about:
     'replies of commit, insert, claim, renewal, take, mark, outcome and slot are lost; the command was carried out',
+  prepare(world) {
+    // More of what a lost reply could break: rows that go DEAD with a hook, and claims that nobody may forget.
+    world.defaults = {
+      behaviours: { reject: 0.15 },
+      targets: [...FAST_TARGETS, ...LONG_TARGETS, 'fast:at_most_once', 'long:at_most_once', 'long:at_least_once'],
+    };
+  },
   async run(world, length) {
     for (let round = 0; round < 2 * length; round++) {
       for (const trap of world.random.shuffle(TRAPS)) {
@@ -58,6 +66,14 @@ export const lostReplies: Scenario = {
     const lost = new Set(world.pods.flatMap(({ proxy }) => proxy.lost));
     for (const name of ['commit', 'mark', 'outcome: delete', 'claim']) {
       if (!lost.has(name)) world.violated('scenario', `no reply of ${name} was lost`);
+    }
+  },
+  /** No pod dies or stands still here, so every claim that was won is started, or given back. */
+  async judge(world, lines) {
+    const started = new Set(lines.flatMap((line) => (line.what === 'start' ? [line.id] : [])));
+    const rows = await world.jobs.find({ status: 'DEAD', target: 'long:at_most_once' }).toArray();
+    for (const { _id, last_error } of rows.filter((row) => !started.has(row._id.toHexString()))) {
+      world.violated('scenario', `${_id.toHexString()} went DEAD and never ran: ${last_error}`);
     }
   },
 };

@@ -89,14 +89,17 @@ export const redisTrouble: Scenario = {
         const boots = network === 'hole';
         // A connection that says nothing is given up after 5 s: only longer holes show that.
         const ms = length > 1 ? world.random.int(1_000, 8_000) : world.random.int(1_000, 2_000);
-        if (boots) await world.boot(1);
+        const [guest] = boots ? await world.boot(1) : [];
         await world.wait(ms);
+        guest?.terminate(); // a clean stop waits for nobody either
+        if (guest) await guest.ended;
         proxy.become('pass');
         trouble.push({ from, to: machineMs() });
         const after = await world.wait(600, 1_200);
         const about = network === 'delay' ? `answers ${proxy.delayMs} ms late` : network;
-        world.fault(`Redis: ${about} for ${ms} ms${boots ? ' while a pod boots' : ''}, then well for ${after} ms`);
-        if (boots) world.alive.at(-1)!.terminate();
+        world.fault(
+          `Redis: ${about} for ${ms} ms${boots ? ' while a pod boots and stops' : ''}, then well for ${after} ms`,
+        );
       }
     }
   },

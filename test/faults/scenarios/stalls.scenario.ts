@@ -1,4 +1,4 @@
-import { LEASE_MS } from '../bench/pod_settings.js';
+import { FAST_TARGETS, LEASE_MS, LONG_TARGETS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
 
 /** A pod stands still past its lease, others take over, and it comes back in the middle of what it did. */
@@ -6,7 +6,12 @@ export const frozenPod: Scenario = {
   name: 'frozen_pod',
   about: 'SIGSTOP past the lease, takeover by another pod, SIGCONT',
   prepare(world) {
-    world.defaults = { handler_ms: 80 }; // so that a stop finds something half done
+    // So that a stop finds something half done, and that what a pod wrote late would do harm.
+    world.defaults = {
+      handler_ms: 80,
+      behaviours: { fail_once: 0.3 },
+      targets: [...FAST_TARGETS, ...LONG_TARGETS, 'long:exclusive'],
+    };
   },
   async run(world, length) {
     for (let round = 0; round < 2 * length; round++) {
