@@ -115,6 +115,12 @@ export class EnginePod {
     await enough;
   }
 
+  /** One heartbeat at once, and more from here on: so it is known, and knows the others. */
+  async beat(): Promise<void> {
+    await this.leases.heartbeat();
+    this.heartbeat.start();
+  }
+
   /** Empty collections with fresh indexes, so that no round pays for what the last one left behind. */
   async empty(): Promise<void> {
     await this.collections.jobs.drop().catch(() => false);

@@ -19,23 +19,25 @@ export const longLane: Bench = {
     const rows = context.size(5_000, 400);
     const few = context.size(2_000, 200);
     const connection = await connect(context.mongoUri, databaseName('long_hand'));
-    const sets = { ten: await bootPods(context, 10), hundred: await bootPods(context, 100) };
+    const sets = [];
+    for (const slots of [100, 10]) for (const count of [1, PODS]) sets.push(await bootPods(context, count, slots));
     try {
-      const product = (set: keyof typeof sets, count: number, size: number) =>
+      const [one100, four100, one10, four10] = sets as [PodSet, PodSet, PodSet, PodSet];
+      const product = ({ pods, slots }: PodSet, size: number) =>
         longProductSide({
-          name: `product, ${count} pod${count > 1 ? 's' : ''}, ${set === 'ten' ? 10 : 100} slots`,
-          pods: sets[set].pods.slice(0, count),
+          name: `product, ${pods.length} pod${pods.length > 1 ? 's' : ''}, ${slots} slots`,
+          pods,
           target: TARGET,
           rows: size,
         });
       const measured = await interleave(
         [
-          product('hundred', 1, rows),
+          product(one100, rows),
           longCeilingSide('ceiling, gathered deletes', 'gathered', connection, rows),
           longCeilingSide('ceiling, one delete a row', 'oneByOne', connection, few),
-          product('hundred', PODS, rows),
-          product('ten', 1, few),
-          product('ten', PODS, few),
+          product(four100, rows),
+          product(one10, few),
+          product(four10, few),
         ],
         context.rounds,
         context.say,
@@ -56,7 +58,7 @@ export const longLane: Bench = {
         notes: ['a claim counts as a conflict when another pod won any of the ids it asked for'],
       };
     } finally {
-      for (const { pods, database } of Object.values(sets)) {
+      for (const { pods, database } of sets) {
         for (const pod of pods) await pod.close();
         await dropDatabase(context.mongoUri, database);
       }
@@ -65,10 +67,17 @@ export const longLane: Bench = {
   },
 };
 
-async function bootPods({ mongoUri }: BenchContext, slots: number): Promise<{ pods: EnginePod[]; database: string }> {
+interface PodSet {
+  readonly pods: EnginePod[];
+  readonly slots: number;
+  readonly database: string;
+}
+
+/** Pods on a database of their own, each aware of the others. */
+async function bootPods({ mongoUri }: BenchContext, count: number, slots: number): Promise<PodSet> {
   const database = databaseName('long');
   const pods: EnginePod[] = [];
-  for (let i = 0; i < PODS; i++) {
+  for (let i = 0; i < count; i++) {
     pods.push(
       await EnginePod.boot({
         uri: mongoUri,
@@ -78,5 +87,7 @@ async function bootPods({ mongoUri }: BenchContext, slots: number): Promise<{ po
       }),
     );
   }
-  return { pods, database };
+  for (const pod of pods) await pod.beat();
+  for (const pod of pods) await pod.beat(); // the first did not know the last yet
+  return { pods, slots, database };
 }

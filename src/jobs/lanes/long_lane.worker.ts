@@ -208,7 +208,7 @@ export class LongLaneWorker {
     for (const row of rows) {
       this.keeper.add(row);
       const mayStart = judged && !this.stopping;
-      const run = this.runs.run(row, { mayStart, onEnded: () => this.slotFreed(row) }).finally(() => {
+      const run = this.runs.run(row, { mayStart, onEnded: () => this.slotFreed(row) }).then(() => {
         this.keeper.remove(row);
         this.active.delete(row);
       });

@@ -77,12 +77,19 @@ export async function inEnqueueSpan<T>(
  * A consumer span around one call of a handler, active inside of it. One row: child of the enqueue, and `work` gets the
  * `traceparent` that continues it. A batch: a trace of its own with a link to each row's; the rows keep their own.
  */
-export async function inRunSpan<T extends { readonly kind: string }>(
+export function inRunSpan<T extends { readonly kind: string }>(
   target: string,
   rows: readonly TracedRow[],
   work: (traceparent: string | undefined) => Promise<T>,
 ): Promise<T> {
-  if (!isTracing()) return work(undefined);
+  return isTracing() ? traced(target, rows, work) : work(undefined);
+}
+
+async function traced<T extends { readonly kind: string }>(
+  target: string,
+  rows: readonly TracedRow[],
+  work: (traceparent: string | undefined) => Promise<T>,
+): Promise<T> {
   const origins = rows.flatMap((row) => fromTraceparent(row.traceparent) ?? []);
   // From the root: a run that a commit woke up must not become part of the request that committed.
   const parent = rows.length === 1 ? withRemote(ROOT_CONTEXT, origins[0]) : ROOT_CONTEXT;
