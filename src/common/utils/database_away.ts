@@ -17,10 +17,22 @@ const AWAY_NAMES = new Set([
 /** Unreachable, shutting down, stepping down, not the primary (any more). */
 const AWAY_CODES = new Set([6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436]);
 
+const MOST_CAUSES = 10;
+
 /** The database could not be reached, or is between two primaries; what was asked of it is not at fault. */
 export function isDatabaseAway(error: unknown): boolean {
   const { name, code } = (error ?? {}) as { name?: unknown; code?: unknown };
   return AWAY_NAMES.has(name as string) || AWAY_CODES.has(code as number);
+}
+
+/** The same of an error that somebody made of another one: its causes count, as deep as anybody nests them. */
+export function comesOfDatabaseAway(error: unknown): boolean {
+  let at = error;
+  for (let depth = 0; depth < MOST_CAUSES && typeof at === 'object' && at !== null; depth++) {
+    if (isDatabaseAway(at)) return true;
+    at = (at as { cause?: unknown }).cause;
+  }
+  return false;
 }
 
 export interface Patience {

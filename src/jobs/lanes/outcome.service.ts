@@ -13,6 +13,7 @@ import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { crashPoint } from '../../common/ports/crash_points.js';
 import { RANDOM, type Random } from '../../common/ports/random.js';
 import { ClaimLostError, errorText, SidelaneError } from '../../common/errors.js';
+import { comesOfDatabaseAway } from '../../common/utils/database_away.js';
 import { ambientTx, inTransaction, type Tx } from '../../common/utils/transaction.js';
 import { JobsEvents, type JobsEvent } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
@@ -231,7 +232,12 @@ export class JobOutcome {
    * DEAD and `on_dead` in one transaction. A fault of the hook itself must not keep the row alive for ever: the row then
    * goes DEAD without it, and the event says so. A fault of the database is thrown: the outcome is kept and written later.
    */
-  private async endDead(row: JobDoc, operation: UpdateOne, target: RegisteredTarget): Promise<boolean> {
+  private async endDead(
+    row: JobDoc,
+    operation: UpdateOne,
+    target: RegisteredTarget,
+    tries = ON_DEAD_TRIES,
+  ): Promise<boolean> {
     try {
       return await inTransaction(this.collections.connection, async (tx) => {
         const dead = await writeOutcomeIn(tx.session, this.collections, operation);
@@ -240,6 +246,9 @@ export class JobOutcome {
       });
     } catch (error) {
       if (!(error instanceof OnDeadFailed)) throw error;
+      // A connection that broke under the hook is no fault of it, and the driver does not always label it. Where the
+      // database is away the write before the hook says so next; where only the hook says it, it means one of its own.
+      if (tries > 1 && comesOfDatabaseAway(error.cause)) return this.endDead(row, operation, target, tries - 1);
       this.events.emit({ type: 'on_dead_failed', row: rowRef(row, row.attempts), error: error.cause });
       return (await writeOutcomes(this.collections, [operation])) === 1;
     }
@@ -274,6 +283,9 @@ export class JobOutcome {
       });
   }
 }
+
+/** How often a hook is called whose connection breaks. */
+const ON_DEAD_TRIES = 5;
 
 class OnDeadFailed extends Error {}
 
