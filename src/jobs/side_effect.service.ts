@@ -157,6 +157,7 @@ export class SideEffectService {
       version: options.version ?? 0,
       payload,
       dedupe_key,
+      ...(options.dedupe_key === undefined && { generated_key: true }),
       status: JobStatus.pending,
       attempts: 0,
       crashes: 0,

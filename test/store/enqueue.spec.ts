@@ -1,7 +1,21 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { inTransaction } from '../../src/common/utils/transaction.js';
 import { partitionOf } from '../../src/jobs/policy/partition.js';
+import type { EnqueueResult } from '../../src/jobs/side_effect.service.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
+
+type Enqueue = (pod: TestPod, rows: { dedupe_key?: string }[]) => Promise<boolean[]>;
+
+const alone: Enqueue = async ({ sideEffect }, rows) => {
+  const results = await sideEffect.enqueueMany(rows.map((row) => ({ target: 'test:send', payload: 1, ...row })));
+  return results.map(({ inserted }) => inserted);
+};
+
+/** Where an enqueue may stand, and how it is told that a key is known. */
+const WAYS: [where: string, enqueue: Enqueue][] = [
+  ['outside of a transaction', alone],
+  ['in a transaction', (pod, rows) => inTransaction(pod.connection, () => alone(pod, rows))],
+];
 
 const target = { name: 'test:send', lane: 'fast' as const, handler: async () => undefined };
 
@@ -92,6 +106,54 @@ describe('enqueue', () => {
     expect(results.filter((result) => (result as { inserted: boolean }).inserted)).toHaveLength(1);
   });
 
+  it('several rows at once in open transactions that share one dedupe_key end as one row of that key', async () => {
+    const start = (payload: number): Promise<EnqueueResult[]> =>
+      inTransaction(pod.connection, (tx) =>
+        pod.sideEffect.enqueueMany(
+          [
+            { target: 'test:send', payload },
+            { target: 'test:send', payload, dedupe_key: 'd' },
+          ],
+          tx,
+        ),
+      );
+    const results = await Promise.all(Array.from({ length: 4 }, (_, index) => start(index)));
+    expect(await pod.jobs.countDocuments({ dedupe_key: 'd' })).toBe(1);
+    expect(await count()).toBe(5);
+    expect(results.map(([free]) => free!.inserted)).toEqual([true, true, true, true]);
+    expect(results.filter(([, keyed]) => keyed!.inserted)).toHaveLength(1);
+  });
+
+  it.each(WAYS)('a row says whether its dedupe_key was made up, %s', async (_, enqueue) => {
+    await enqueue(pod, [{}, { dedupe_key: 'given' }]);
+    await enqueue(pod, [{ dedupe_key: 'alone' }]);
+    await enqueue(pod, [{}]);
+    const rows = await pod.jobs.find({}).sort({ _id: 1 }).toArray();
+    expect(rows.map((row) => row.generated_key ?? row.dedupe_key)).toEqual([true, 'given', 'alone', true]);
+    expect(rows.filter((row) => 'generated_key' in row)).toHaveLength(2);
+  });
+
+  it.each(WAYS)(
+    'the row of an older version, which says nothing of its key, rejects a replay %s',
+    async (_, enqueue) => {
+      await enqueue(pod, [{ dedupe_key: 'old' }, { dedupe_key: 'older' }]);
+      expect(await enqueue(pod, [{ dedupe_key: 'old' }])).toEqual([false]);
+      expect(await enqueue(pod, [{}, { dedupe_key: 'older' }])).toEqual([true, false]);
+      expect(await count()).toBe(3);
+    },
+  );
+
+  it.each(WAYS)('beside the index of older versions over all keys a replay is rejected %s', async (_, enqueue) => {
+    await pod.jobs.createIndex({ dedupe_key: 1 }, { name: 'dedupe', unique: true });
+    try {
+      expect(await enqueue(pod, [{ dedupe_key: 'd' }, {}])).toEqual([true, true]);
+      expect(await enqueue(pod, [{ dedupe_key: 'd' }])).toEqual([false]);
+      expect(await enqueue(pod, [{}, { dedupe_key: 'd' }])).toEqual([true, false]);
+    } finally {
+      await pod.jobs.dropIndex('dedupe');
+    }
+  });
+
   it('an unknown target, bad options and bad payloads are thrown with their field, before any write', async () => {
     const refused = async (item: object): Promise<unknown> =>
       pod.sideEffect
@@ -176,13 +238,21 @@ describe('enqueue', () => {
     expect(numbers.sort((a, b) => a - b)).toEqual([1, 2, 3, 4]);
   });
 
-  it('costs one round trip without a given dedupe_key, two with one, one outside of a transaction', async () => {
-    const rows = (extra: object): { target: string; payload: number }[] =>
-      Array.from({ length: 20 }, (_, payload) => ({ target: 'test:send', payload, ...extra }));
+  it('costs one round trip, two for several rows of which one has a given dedupe_key', async () => {
+    const rows = (extra: object, length = 20): { target: string; payload: number }[] =>
+      Array.from({ length }, (_, payload) => ({ target: 'test:send', payload, ...extra }));
     const inTx = (items: { target: string; payload: number }[]): Promise<string[]> =>
       pod.commandsOf(() => inTransaction(pod.connection, (tx) => pod.sideEffect.enqueueMany(items, tx)));
     expect(await inTx(rows({}))).toEqual(['insert', 'commitTransaction']);
-    expect(await inTx(rows({ dedupe_key: 'd' }))).toEqual(['find', 'insert', 'commitTransaction']);
-    expect(await pod.commandsOf(() => pod.sideEffect.enqueueMany(rows({})))).toEqual(['insert']);
+    expect(await inTx([...rows({ dedupe_key: 'd' }), ...rows({})])).toEqual(['find', 'insert', 'commitTransaction']);
+    for (const once of ['fresh', 'known']) {
+      expect([once, ...(await inTx(rows({ dedupe_key: 'e' }, 1)))]).toEqual([once, 'update', 'commitTransaction']);
+    }
+    for (const length of [1, 20]) {
+      expect(await pod.commandsOf(() => pod.sideEffect.enqueueMany(rows({}, length)))).toEqual(['insert']);
+      expect(await pod.commandsOf(() => pod.sideEffect.enqueueMany(rows({ dedupe_key: 'f' }, length)))).toEqual([
+        'insert',
+      ]);
+    }
   });
 });

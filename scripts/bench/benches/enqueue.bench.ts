@@ -129,6 +129,7 @@ function insertRows(connection: Connection, { session }: Tx, first: number, rows
       version,
       payload,
       dedupe_key,
+      generated_key: true,
       ...state,
       ...times,
       trace_id: dedupe_key,

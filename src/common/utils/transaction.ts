@@ -21,7 +21,7 @@ export interface ForeignTx {
 }
 
 const logger = new Logger('Sidelane');
-const ambient = new AsyncLocalStorage<Tx>();
+const ambient = new AsyncLocalStorage<Tx | undefined>();
 
 /** One attempt of one transaction. */
 export class Tx implements ForeignTx {
@@ -95,7 +95,7 @@ export async function inTransaction<T>(
   let attempt: Tx | undefined;
   let result: T;
   try {
-    result = (await ambient.exit(() =>
+    result = (await outsideTransaction(() =>
       connection.transaction(
         async (session) => {
           attempt?.end(); // an aborted attempt: whatever of it still runs must not write into this one
@@ -135,7 +135,8 @@ export function ambientTx(): Tx | undefined {
 
 /** Runs work that must not see the transaction it was started from (hooks, handlers, loops). */
 export function outsideTransaction<T>(work: () => T): T {
-  return ambient.exit(work);
+  // Not `exit`: it switches the whole storage off and on, which every promise of the process pays for (Node below 24).
+  return ambient.run(undefined, work);
 }
 
 /** Registers a hook on any transaction, ours or one that somebody else commits. */

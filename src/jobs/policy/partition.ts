@@ -3,8 +3,12 @@ import { hash } from 'node:crypto';
 
 /** `md5(order_key) mod count`, over the whole 128 bits; part of the contract: never change it under rows that wait. */
 export function partitionOf(orderKey: string, count: number): number {
+  const digits = hash('md5', orderKey, 'hex');
   let rest = 0;
-  for (const byte of hash('md5', orderKey, 'buffer')) rest = (rest * 256 + byte) % count;
+  // Eight digits at a time: exact for any count below 2 ** 21.
+  for (let at = 0; at < digits.length; at += 8) {
+    rest = (rest * 2 ** 32 + parseInt(digits.slice(at, at + 8), 16)) % count;
+  }
   return rest;
 }
 
