@@ -76,7 +76,7 @@ export function schedulesUpTo(
   until: Date,
 ): Promise<ScheduleDoc[]> {
   return schedules
-    .find({ enabled: true, next_run_at: { $lte: until }, code: { $in: [...codes] } })
+    .find({ enabled: true, next_run_at: { $lte: until }, code: { $in: [...codes] } }, { hint: 'due' })
     .sort({ next_run_at: 1 })
     .toArray() as Promise<ScheduleDoc[]>;
 }

@@ -79,6 +79,26 @@ describe('POST /jobs/bulk/retry', () => {
     expect(await count({ attempts: 2 })).toBe(1);
   });
 
+  it('finds and counts a few rows among many that no index keeps apart, with bounded commands', async () => {
+    await admin.insertMany([...dead(350), ...dead(2, { code: 'rare' }), ...dead(350), ...dead(3, { code: 'rare' })]);
+    const looks: number[] = [];
+    const note = ({ command }: { command: { aggregate?: string; pipeline?: { $limit?: number }[] } }): void => {
+      if (command.aggregate === 'jobs') looks.push(command.pipeline!.find((stage) => stage.$limit)!.$limit!);
+    };
+    const client = admin.pod.connection.getClient();
+    client.on('commandStarted', note);
+    const filter = { code: 'rare' };
+    const { body: dry } = await admin.post('/jobs/bulk/retry', { filter, dry_run: true }).expect(200);
+    expect(dry).toMatchObject({ changed: 0, remaining: 5, remaining_at_least: false });
+    const { body } = await admin.post('/jobs/bulk/retry', { filter, limit: 4 }).expect(200);
+    expect(body).toMatchObject({ changed: 4, remaining: 1, remaining_at_least: false });
+    client.off('commandStarted', note);
+    expect(looks.length).toBeGreaterThanOrEqual(3 * 3);
+    expect(Math.max(...looks)).toBeLessThanOrEqual(301);
+    expect(await count({ status: 'PENDING', code: 'rare' })).toBe(4);
+    expect(await count({ status: 'DEAD' })).toBe(701);
+  });
+
   it('is bounded by limit and by bulk_limit, says what remains, and goes on when called again', async () => {
     await admin.insertMany(dead(620));
     const filter = { code: 'ship' };
@@ -143,5 +163,5 @@ it('nothing matches: nothing is written, not even an audit row', async () => {
   const names = await admin.pod.commandsOf(() =>
     admin.post('/jobs/bulk/skip', { filter: { key: 'none' } }).expect(200),
   );
-  expect(names).toEqual(['find', 'aggregate']);
+  expect(names).toEqual(['aggregate', 'find', 'aggregate']);
 });

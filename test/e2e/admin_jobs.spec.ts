@@ -131,6 +131,32 @@ describe('GET /jobs', () => {
     });
   });
 
+  it.each([
+    ['', 'key=K'],
+    ['status=PENDING', 'key=K'],
+    ['status=DEAD', 'target=orders:ship&key=K'],
+  ])('looks at count_limit rows a request where no index narrows (%s), and goes on by cursor', async (status, rest) => {
+    const rows = status === 'status=DEAD' ? { status: 'DEAD' as const } : {};
+    const [wanted] = await admin.insertMany([{ ...rows, key: 'K' }]);
+    await admin.insertMany(Array.from({ length: 120 }, () => rows));
+    const pages: unknown[][] = [];
+    let cursor: string | undefined;
+    do {
+      const { body } = await admin.get(`/jobs?${status}&${rest}${cursor ? `&cursor=${cursor}` : ''}`).expect(200);
+      pages.push(body.data.map((row: { _id: string }) => row._id));
+      cursor = body.next_cursor;
+    } while (cursor);
+    expect(pages).toEqual([[], [], [idOf(wanted!)]]);
+  });
+
+  it('ends without a cursor where all rows were looked at, full page or not', async () => {
+    await admin.insertMany(Array.from({ length: 10 }, (_, i) => ({ key: i < 4 ? 'K' : 'other' })));
+    for (const limit of [3, 4, 5]) {
+      const { body } = await admin.get(`/jobs?key=K&limit=${limit}`).expect(200);
+      expect([body.data.length, 'next_cursor' in body]).toEqual([Math.min(limit, 4), limit === 3]);
+    }
+  });
+
   it('costs two commands', async () => {
     await admin.insertMany([{}, { status: 'DEAD' }]);
     const names = await admin.pod.commandsOf(() => admin.get('/jobs?status=DEAD').expect(200));

@@ -11,7 +11,7 @@ it.each(['retry', 'skip'])('%s leaves rows alone that are not DEAD any more', as
   const pod = await database.pod({}, [{ name: 'a:a', lane: 'fast', handler: async () => undefined }]);
   for (let row = 0; row < 3; row++) await pod.sideEffect.enqueue('a:a', {});
   await pod.jobs.updateMany({}, { $set: { status: 'DEAD', attempts: 6, closed_at: pod.now() } });
-  const ids = (await readSlice(pod.collections, { target: 'a:a' }, { limit: 10 })).map((row) => row._id);
+  const ids = (await readSlice(pod.collections, { target: 'a:a' }, { limit: 10, look: 10 })).rows.map((row) => row._id);
   expect(ids).toHaveLength(3);
 
   await pod.jobs.updateOne({ _id: ids[0]! }, { $set: { status: 'PENDING', attempts: 2 } });

@@ -21,7 +21,7 @@ const owned = (pod: TestPod): number[] =>
   pod.leases
     .readable()
     .map(({ partition }) => partition)
-    .sort();
+    .sort((a, b) => a - b);
 
 describe('a take whose answer was lost', () => {
   it('is found by the next heartbeat, under the token of the take', async () => {
@@ -42,7 +42,7 @@ describe('a take whose answer was lost', () => {
     await first.leases.heartbeat();
     const second = await database.pod();
     for (const pod of [second, first, second, first]) await pod.leases.heartbeat();
-    expect([...owned(first), ...owned(second)].sort()).toEqual([0, 1, 2, 3]);
+    expect([...owned(first), ...owned(second)].sort((a, b) => a - b)).toEqual([0, 1, 2, 3]);
     await second.close();
     // The renewal goes through, the take behind it does not.
     loseAnswer(first, 2);

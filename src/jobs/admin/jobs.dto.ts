@@ -223,7 +223,11 @@ export class JobPageDto {
   @ApiProperty({ type: 'integer', example: 100 })
   limit: number;
 
-  @ApiPropertyOptional({ type: String, description: 'Missing on the last page', example: 'ZfHA_-5l8cD_7mXx' })
+  @ApiPropertyOptional({
+    type: String,
+    description: 'Missing on the last page. A page may be short, or empty, and still have one',
+    example: 'ZfHA_-5l8cD_7mXx',
+  })
   next_cursor?: string;
 }
 

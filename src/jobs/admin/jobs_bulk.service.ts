@@ -64,22 +64,34 @@ export class JobsBulkService {
     const changed = dry_run
       ? 0
       : await this.change({ action, wish, actor, auditId: this.audit.newId() }, filter, wish.limit ?? bulk_limit);
-    const left = await bulk.countDead(this.collections, filter, count_limit);
-    return { changed, remaining: left.count, remaining_at_least: left.at_least, dry_run };
+    const left = await this.count(filter, count_limit);
+    return { changed, remaining: Math.min(left, count_limit), remaining_at_least: left > count_limit, dry_run };
+  }
+
+  /** Look by look, so that no command reads a whole backlog. */
+  private async count(filter: bulk.DeadFilter, most: number): Promise<number> {
+    let count = 0;
+    let after: mongoose.Types.ObjectId | undefined;
+    do {
+      const found = await bulk.countDead(this.collections, filter, { after, look: most + 1 });
+      count += found.count;
+      after = found.looked_to;
+    } while (after && count <= most);
+    return count;
   }
 
   private async change(call: BulkCall, filter: bulk.DeadFilter, limit: number): Promise<number> {
     let changed = 0;
     let looked = 0;
     let after: mongoose.Types.ObjectId | undefined;
-    while (looked < limit) {
+    do {
       const wanted = Math.min(SLICE_ROWS, limit - looked);
-      const rows = await bulk.readSlice(this.collections, filter, { after, limit: wanted });
+      const slice = { after, limit: wanted, look: this.config.admin.count_limit };
+      const { rows, looked_to } = await bulk.readSlice(this.collections, filter, slice);
       if (rows.length > 0) changed += await this.changeSlice(call, rows);
       looked += rows.length;
-      after = rows.at(-1)?._id;
-      if (rows.length < wanted) break;
-    }
+      after = looked_to;
+    } while (after && looked < limit);
     return changed;
   }
 

@@ -21,7 +21,7 @@ export interface JobPage {
   total_at_least: boolean;
   page: number;
   limit: number;
-  /** For the rows behind the last one; missing at the end. */
+  /** Go on here; missing when all rows were looked at. A page may be short, or empty, and still have one. */
   next_cursor?: string;
 }
 
@@ -40,18 +40,20 @@ export class JobsReader {
     const { page = 1, limit } = at;
     const skip = (page - 1) * limit;
     if (skip > MAX_SKIP) throw invalid(`page: expected at most ${MAX_SKIP} rows before it; use cursor`);
-    const [rows, total] = await Promise.all([
-      listJobs(this.collections, filter, { before, skip, limit: limit + 1 }),
-      countJobs(this.collections, filter, this.config.admin.count_limit),
+    const { count_limit } = this.config.admin;
+    const [{ rows, looked_to }, total] = await Promise.all([
+      listJobs(this.collections, filter, { before, skip, limit: limit + 1, look: count_limit }),
+      countJobs(this.collections, filter, count_limit),
     ]);
     const data = rows.slice(0, limit);
+    const last = rows.length > limit ? data.at(-1)!._id : looked_to;
     return {
       data,
       total: total.count,
       total_at_least: total.at_least,
       page,
       limit,
-      ...(rows.length > limit && { next_cursor: idCursor(data.at(-1)!._id) }),
+      ...(last && { next_cursor: idCursor(last) }),
     };
   }
 

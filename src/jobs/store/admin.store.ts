@@ -2,9 +2,9 @@
  * What admins read of `jobs`. Promises: every value of a filter is compared as it is, never taken for an operator; a
  * payload leaves only through `findDetail`; a count looks at no more rows than it is told.
  */
-import { oneBatch } from '../../common/utils/one_batch.js';
 import type { mongo, Types } from 'mongoose';
 import type { JobStatus } from '../jobs.types.js';
+import { countWithin, findWithin, type Found } from './bounded_look.store.js';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
 
@@ -26,52 +26,27 @@ export interface BoundedCount {
 
 const LISTED = { payload: 0, history: 0 } as const;
 
-/** Newest first: a page by its number, or from before a row on. With a status alone the order is that of an index. */
+/**
+ * Newest first: a page by its number, or from before a row on. What no index narrows is looked for among `look` rows: the
+ * page may then be short, or empty, and still say where to go on.
+ */
 export async function listJobs(
-  { jobs }: JobsCollections,
+  collections: JobsCollections,
   filter: JobFilter,
-  page: { before?: Types.ObjectId | undefined; skip: number; limit: number },
-): Promise<ListedJob[]> {
-  return jobs
-    .find(
-      { ...equalTo(filter), ...(page.before && { _id: { $lt: page.before } }) },
-      {
-        projection: LISTED,
-        sort: { _id: -1 },
-        skip: page.skip,
-        ...oneBatch(page.limit),
-        ...newestFirst(filter),
-      },
-    )
-    .toArray() as Promise<ListedJob[]>;
+  page: { before?: Types.ObjectId | undefined; skip: number; limit: number; look: number },
+): Promise<Found<ListedJob>> {
+  const { before: behind, skip, limit, look } = page;
+  const { range, hint, others } = byIndex(filter);
+  const options = { skip, limit, projection: LISTED };
+  return findWithin<ListedJob>(collections, { range, hint, order: -1, behind, look }, equalTo(others), options);
 }
 
 /** Rows that match, among the newest `most` of their status (and of their target, for DEAD rows). */
-export async function countJobs({ jobs }: JobsCollections, filter: JobFilter, most: number): Promise<BoundedCount> {
-  const { status, target, ...rest } = filter;
-  const byIndex: JobFilter = status === 'DEAD' ? { status, target } : { status };
-  const others: JobFilter = status === 'DEAD' ? rest : { target, ...rest };
-  const conditions = given(others).map(([name, value]) => ({ $eq: [`$${name}`, { $literal: value }] }));
-  const [found] = await jobs
-    .aggregate<{ looked_at: number; count: number }>(
-      [
-        { $match: equalTo(byIndex) },
-        // Without a condition any rows will do; with one, the newest are looked at.
-        ...(status === undefined && conditions.length === 0 ? [] : [{ $sort: { _id: -1 } }]),
-        { $limit: most + 1 },
-        {
-          $group: {
-            _id: null,
-            looked_at: { $sum: 1 },
-            count: conditions.length === 0 ? { $sum: 1 } : { $sum: { $cond: [{ $and: conditions }, 1, 0] } },
-          },
-        },
-      ],
-      newestFirst(filter),
-    )
-    .toArray();
-  if (!found) return { count: 0, at_least: false };
-  return { count: Math.min(found.count, most), at_least: found.looked_at > most };
+export async function countJobs(collections: JobsCollections, filter: JobFilter, most: number): Promise<BoundedCount> {
+  const { range, hint, others } = byIndex(filter);
+  const look = { range, hint, order: -1, look: most + 1 } as const;
+  const { count, looked_to } = await countWithin(collections, look, equalTo(others));
+  return { count: Math.min(count, most), at_least: looked_to !== undefined };
 }
 
 /** All of one row. */
@@ -81,21 +56,37 @@ export async function findDetail({ jobs }: JobsCollections, _id: Types.ObjectId)
 
 /** Does any row that waits or failed name this target? For targets this pod does not know. */
 export async function isTargetUsed({ jobs }: JobsCollections, target: string): Promise<boolean> {
-  const ends: mongo.Filter<JobDoc>[] = [
-    { status: 'PENDING', lane: 'fast', target },
-    { status: 'PENDING', lane: 'long', target },
-    { status: 'DEAD', target },
+  // Each in an index's own order, so that the first row ends it.
+  const ends: { filter: mongo.Filter<JobDoc>; sort: mongo.Sort; hint: string }[] = [
+    {
+      filter: { status: 'PENDING', lane: 'fast', target },
+      sort: { partition: 1, order_key: 1, version: 1, _id: 1 },
+      hint: 'in_order',
+    },
+    {
+      filter: { status: 'PENDING', lane: 'long', target },
+      sort: { priority: -1, next_run_at: 1, _id: 1 },
+      hint: 'due_long',
+    },
+    { filter: { status: 'DEAD', target }, sort: { _id: -1 }, hint: 'dead' },
   ];
-  for (const filter of ends) {
-    if (await jobs.findOne(filter, { projection: { _id: 1 } })) return true;
+  for (const { filter, sort, hint } of ends) {
+    if (await jobs.findOne(filter, { projection: { _id: 1 }, sort, hint })) return true;
   }
   return false;
 }
 
-/** The index whose order is the list's: a planner must not read a whole backlog to sort it. */
-function newestFirst({ status, target }: JobFilter): { hint?: string } {
-  if (status === undefined) return {};
-  return { hint: status === 'DEAD' && target !== undefined ? 'dead' : 'admin' };
+/** What of a filter an index serves in the order of the list, and what is left of it. */
+function byIndex({ status, target, ...rest }: JobFilter): {
+  range: mongo.Filter<JobDoc>;
+  hint: string;
+  others: JobFilter;
+} {
+  if (status === undefined) return { range: {}, hint: '_id_', others: { target, ...rest } };
+  if (status === 'DEAD' && target !== undefined) {
+    return { range: equalTo({ status, target }), hint: 'dead', others: rest };
+  }
+  return { range: equalTo({ status }), hint: 'admin', others: { target, ...rest } };
 }
 
 function equalTo(filter: JobFilter): mongo.Filter<JobDoc> {

@@ -5,7 +5,7 @@
 import { oneBatch } from '../../common/utils/one_batch.js';
 import type { ClientSession, mongo, Types } from 'mongoose';
 import { REVIVED } from './admin_change.store.js';
-import type { BoundedCount } from './admin.store.js';
+import { countWithin, findWithin, type Found, type Look } from './bounded_look.store.js';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
 
@@ -23,22 +23,42 @@ export interface DeadFilter {
 const SLICE = { _id: 1, code: 1, target: 1, lane: 1, partition: 1, dedupe_key: 1, attempts: 1 } as const;
 export type SliceRow = Pick<JobDoc, keyof typeof SLICE>;
 
-/** The next rows behind `after`, in `_id` order: a row that dies again meanwhile is not met twice. */
+/**
+ * The next rows behind `after`, in `_id` order: a row that dies again meanwhile is not met twice. What no index narrows is
+ * looked for among `look` rows: a slice may be short, or empty, and still say where to go on.
+ */
 export async function readSlice(
-  { jobs }: JobsCollections,
+  collections: JobsCollections,
   filter: DeadFilter,
-  { after, limit }: { after?: Types.ObjectId | undefined; limit: number },
-): Promise<SliceRow[]> {
-  const conditions = after ? { $and: [deadRows(filter), { _id: { $gt: after } }] } : deadRows(filter);
-  // The index whose order is the slice's: a planner must not read a whole backlog to sort it.
-  const hint = filter.ids ? {} : { hint: filter.target === undefined ? 'admin' : 'dead' };
-  return jobs.find(conditions, { projection: SLICE, sort: { _id: 1 }, ...oneBatch(limit), ...hint }).toArray();
+  { after, limit, look }: { after?: Types.ObjectId | undefined; limit: number; look: number },
+): Promise<Found<SliceRow>> {
+  if (filter.ids) return readNamed(collections, filter, filter.ids, { after, limit });
+  const { others, ...range } = byIndex(filter);
+  const deads = { ...range, order: 1, behind: after, look } as const;
+  return findWithin<SliceRow>(collections, deads, others, { limit, projection: SLICE });
 }
 
-/** Rows that match, up to `most`. */
-export async function countDead({ jobs }: JobsCollections, filter: DeadFilter, most: number): Promise<BoundedCount> {
-  const count = await jobs.countDocuments(deadRows(filter), { limit: most + 1 });
-  return { count: Math.min(count, most), at_least: count > most };
+async function readNamed(
+  { jobs }: JobsCollections,
+  filter: DeadFilter,
+  ids: readonly Types.ObjectId[],
+  { after, limit }: { after?: Types.ObjectId | undefined; limit: number },
+): Promise<Found<SliceRow>> {
+  const conditions = { ...deadRows(filter), _id: { $in: [...ids], ...(after && { $gt: after }) } };
+  const rows = await jobs.find(conditions, { projection: SLICE, sort: { _id: 1 }, ...oneBatch(limit) }).toArray();
+  return { rows, ...(rows.length === limit && { looked_to: rows.at(-1)!._id }) };
+}
+
+/** How many of the next `look` rows match, and where to go on. */
+export async function countDead(
+  collections: JobsCollections,
+  filter: DeadFilter,
+  { after, look }: { after?: Types.ObjectId | undefined; look: number },
+): Promise<{ count: number; looked_to?: Types.ObjectId }> {
+  const { ids } = filter;
+  if (ids) return { count: await collections.jobs.countDocuments({ ...deadRows(filter), _id: { $in: [...ids] } }) };
+  const { others, ...range } = byIndex(filter);
+  return countWithin(collections, { ...range, order: 1, behind: after, look }, others);
 }
 
 /** One write for all partitions of a slice; comes first in the transaction (see admin_change.store.ts). */
@@ -78,13 +98,22 @@ export async function removeSlice(
   return rows;
 }
 
-function deadRows({ ids, target, code, key, from, to }: DeadFilter): mongo.Filter<JobDoc> {
+/** What of a filter an index serves in the order of a slice, and what is left of it. */
+function byIndex({ target, ...rest }: DeadFilter): Pick<Look, 'range' | 'hint'> & { others: mongo.Filter<JobDoc> } {
+  const others = narrowedBy(rest);
+  return target === undefined
+    ? { range: { status: 'DEAD' }, hint: 'admin', others }
+    : { range: { status: 'DEAD', target: { $eq: target } }, hint: 'dead', others };
+}
+
+function deadRows({ target, ...rest }: DeadFilter): mongo.Filter<JobDoc> {
+  return { status: 'DEAD', ...(target !== undefined && { target: { $eq: target } }), ...narrowedBy(rest) };
+}
+
+function narrowedBy({ code, key, from, to }: DeadFilter): mongo.Filter<JobDoc> {
   return {
-    status: 'DEAD',
-    ...(target !== undefined && { target: { $eq: target } }),
     ...(code !== undefined && { code: { $eq: code } }),
     ...(key !== undefined && { key: { $eq: key } }),
-    ...(ids && { _id: { $in: [...ids] } }),
     ...((from ?? to) && { closed_at: { ...(from && { $gte: from }), ...(to && { $lt: to }) } }),
   };
 }

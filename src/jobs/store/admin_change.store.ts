@@ -120,6 +120,6 @@ export async function releaseKey(
     // attempts 0: a row that waits for its own retry keeps its own time
     { ...PENDING_FAST, target, partition, order_key, attempts: 0, next_run_at: { $gt: now } },
     [{ $set: { next_run_at: { $max: ['$run_at', now] } } }],
-    { session },
+    { session, hint: 'in_order' },
   );
 }

@@ -132,6 +132,7 @@ export async function deferFollowers({ jobs }: JobsCollections, heads: readonly 
           next_run_at: { $lte: now },
         },
         update: { $set: { next_run_at } },
+        hint: 'in_order',
       },
     })),
     { ordered: false },
@@ -150,6 +151,8 @@ export async function releaseFollowers({ jobs }: JobsCollections, keys: readonly
         // attempts 0: a row that waits for its own retry keeps its own time
         filter: { ...PENDING_FAST, target, partition, order_key, attempts: 0, next_run_at: { $gt: now } },
         update: [{ $set: { next_run_at: { $max: ['$run_at', now] } } }],
+        // The other index of these rows would lead through all that wait in the cell.
+        hint: 'in_order',
       },
     })),
     { ordered: false },

@@ -98,7 +98,13 @@ export async function partitionsWithDueRows(
         partition: { $in: [...partitions] },
         next_run_at: { $lte: now },
       },
-      { projection: { _id: 0, partition: 1 }, ...oneBatch(limit), hint: 'due_fast' },
+      {
+        projection: { _id: 0, partition: 1 },
+        // In index order: without it a server may look at the whole backlog first.
+        sort: { target: 1, partition: 1, next_run_at: 1, _id: 1 },
+        ...oneBatch(limit),
+        hint: 'due_fast',
+      },
     )
     .toArray();
   return [...new Set(rows.map(({ partition }) => partition))].sort((a, b) => a - b);
