@@ -18,6 +18,13 @@ export const ROW_QUERIES: readonly EngineQuery[] = [
     examined: 2 * BATCH,
   }),
   query({
+    name: 'enqueue: one row, unless its key is known',
+    of: enqueue.insertInTransaction,
+    ask: (send, { jobs, fast: [row] }, session) => send(jobs, [row!], [row!.dedupe_key], session),
+    index: 'dedupe_given',
+    examined: 2,
+  }),
+  query({
     name: 'enqueue: next version of a key',
     of: enqueue.bumpCounter,
     ask: (send, { jobs }, session) => send(jobs, 'key7', session),
