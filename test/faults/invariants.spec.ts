@@ -132,6 +132,15 @@ describe('the judge', () => {
     );
   });
 
+  it.each([
+    [1_500, ['exclusive']],
+    [900, []],
+  ])('sees two runs of one row while the claim of the first had %s ms left', (room, expected) => {
+    const claimed = { target: 'long:at_least_once', partition: undefined, room };
+    const [a, b] = [start('a', claimed), start('a', claimed)];
+    expect(kinds({ produced: [produced('a', claimed.target)], lines: [a, b, end(a), end(b)] })).toEqual(expected);
+  });
+
   it('sees a slot that became two rows, a chain that went on twice, and a death mourned twice', () => {
     const slot = { target: 'schedule:tick', slot: '10:00', partition: undefined };
     const one = start('tick@10:00', { ...slot, id: '1' });

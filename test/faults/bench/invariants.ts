@@ -214,11 +214,19 @@ function twoOwners(runs: readonly Run[]): Violation[] {
   return violations;
 }
 
-/** Handlers of one exclusive code never run side by side while the first one's claim was good when it started. */
+/**
+ * Handlers of one exclusive code, and runs of one row of the long lane, are never side by side while the first one's
+ * claim was good when it started.
+ */
 function twoExclusive({ pods }: Evidence, runs: readonly Run[]): Violation[] {
   const endOf = new Map(pods.map(({ name, endedAt }) => [name, endedAt]));
   const exclusive = runs.filter(({ target }) => target === 'long:exclusive' || target.startsWith('schedule:'));
-  return [...groupBy(exclusive, ({ key, target }) => key ?? target)].flatMap(([code, ofCode]) =>
+  const claimed = runs.filter(({ target }) => target.startsWith('long:') && target !== 'long:exclusive');
+  const groups = [
+    ...groupBy(exclusive, ({ key, target }) => key ?? target),
+    ...groupBy(claimed, ({ n, target }) => `${n} of ${target}`),
+  ];
+  return groups.flatMap(([code, ofCode]) =>
     ofCode.flatMap((run, index): Violation[] => {
       const beside = ofCode.slice(0, index).find((other) => {
         const ended = Math.min(other.ended?.at ?? Infinity, endOf.get(other.pod) ?? Infinity);

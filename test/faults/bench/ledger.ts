@@ -37,6 +37,8 @@ export type LedgerEvent =
   | { what: 'business'; ms: number; error?: string }
   /** Lossy jobs that were given up, as the engine counts them. */
   | { what: 'dropped'; target: string; count: number; reason: string }
+  /** Rows of the long lane whose lease ran out while they ran. */
+  | { what: 'reclaimed'; rows: number }
   | { what: 'dead'; id: string; reason: string }
   | { what: 'poisoned'; n: string }
   | { what: 'trouble'; text: string }

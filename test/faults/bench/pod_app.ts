@@ -57,6 +57,7 @@ class Business implements OnModuleInit {
     this.producer = new BenchProducer(this.pod);
     events.on((event) => {
       if (event.type === 'dead') ledger.write({ what: 'dead', id: event.row.id, reason: event.reason });
+      if (event.type === 'reclaimed') ledger.write({ what: 'reclaimed', rows: event.again + event.dead });
       if (event.type === 'lossy_dropped') {
         const { target, count, reason } = event;
         ledger.write({ what: 'dropped', target, count, reason });

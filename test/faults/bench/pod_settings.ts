@@ -29,6 +29,8 @@ export interface PodSettings {
   schedules?: readonly { code: string; cron: string; timezone: string }[];
   /** Its handlers take so long instead of a few ms. */
   handler_ms?: number;
+  /** The same for the long lane. */
+  long_handler_ms?: number;
 }
 
 export type ToPod =

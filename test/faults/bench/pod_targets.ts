@@ -76,10 +76,16 @@ export class BenchTargets {
       this.pod.ledger.write({ what: 'poisoned', n });
       process.kill(process.pid, 'SIGKILL');
     }
-    await pause(error ? 1 : (this.pod.settings.handler_ms ?? (behaviour === 'slow' ? 250 : 5)));
+    await pause(this.runTime(job, behaviour, error));
     if (!error && behaviour === 'complete') await this.complete(run, job, context);
     this.end(run, error ? endingOf(error) : 'ok');
     if (error) throw error;
+  }
+
+  private runTime({ target }: Job, behaviour: Behaviour, error: Error | undefined): number {
+    const { handler_ms, long_handler_ms } = this.pod.settings;
+    if (long_handler_ms !== undefined && target.startsWith('long:')) return long_handler_ms;
+    return error ? 1 : (handler_ms ?? (behaviour === 'slow' ? 250 : 5));
   }
 
   private async handleBatch(jobs: readonly Job[], _context: JobContext): Promise<(Error | undefined)[]> {

@@ -5,7 +5,7 @@ import { machineMs, readLedgers } from '../bench/ledger.js';
 import type { PodProcess } from '../bench/pod_process.js';
 import { FAST_TARGETS, LEASE_MS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
-import type { World } from '../bench/world.js';
+import type { Wishes, World } from '../bench/world.js';
 
 /** Pods that are about to die, side by side. */
 const AT_ONCE = 4;
@@ -27,8 +27,8 @@ interface Crash {
 
 const died = (pod: PodProcess): boolean => pod.end?.signal === 'SIGKILL';
 
-async function dieAt(world: World, crash: Crash): Promise<void> {
-  const pod = await world.start({ crash, produce_per_s: PRODUCE_PER_S });
+async function dieAt(world: World, crash: Crash, settings: Wishes): Promise<void> {
+  const pod = await world.start({ crash, ...settings });
   if (!(await pod.ready())) return; // some points are passed while it boots
   if (RELEASED.has(crash.point)) {
     await owns(world, pod);
@@ -81,26 +81,37 @@ async function within(ms: number, end: Promise<unknown>): Promise<boolean> {
   return ended;
 }
 
+interface Surroundings {
+  /** What everybody enqueues. */
+  business?: World['defaults'];
+  /** What those that die do besides. */
+  victims?: Wishes;
+  /** They die at this passing of their point, or before. */
+  most?: number;
+}
+
 /** Pods that die of `kill -9` at named points, some at once, beside two that live. */
-function crashesAt(part: string, chosen: (point: CrashPoint) => boolean, targets?: readonly string[]): Scenario {
+function crashesAt(
+  part: string,
+  chosen: readonly CrashPoint[],
+  { business = {}, victims: settings = { produce_per_s: PRODUCE_PER_S }, most = 4 }: Surroundings = {},
+): Scenario {
   return {
     name: `crash_points_${part}`,
     about: `kill -9 at named crash points, ${part}`,
     prepare(world) {
-      if (targets) world.defaults = { targets };
+      world.defaults = business;
     },
     async run(world, length) {
-      const points = world.random.shuffle(
-        CRASH_POINTS.filter(chosen).flatMap((point) => Array(length).fill(point) as CrashPoint[]),
-      );
+      const points = world.random.shuffle(chosen.flatMap((point) => Array(length).fill(point) as CrashPoint[]));
       const crashes = points.map((point): Crash => {
-        const nth = ONCE.has(point) ? 1 : world.random.int(1, 4);
+        const nth = ONCE.has(point) ? 1 : world.random.int(1, most);
         world.fault(`kill -9 at ${point}, passing ${nth}`);
         return { point, nth };
       });
       const victims = crashes.filter((crash) => !JUDGED.has(crash.point));
       const line = async (): Promise<void> => {
-        for (let crash = victims.shift(); crash; crash = victims.shift()) await dieAt(world, crash);
+        for (let crash = victims.shift(); crash; crash = victims.shift()) await dieAt(world, crash, settings);
       };
       await Promise.all(Array.from({ length: AT_ONCE }, line));
       const judges = crashes.filter((crash) => JUDGED.has(crash.point));
@@ -121,8 +132,19 @@ const AT_MOST_ONCE_MOSTLY = [
   'fast:batch',
 ];
 
+const named = (chosen: RegExp): CrashPoint[] => CRASH_POINTS.filter((point) => chosen.test(point));
+
 export const crashPoints: readonly Scenario[] = [
-  crashesAt('enqueue', (point) => ENQUEUE.test(point)),
-  crashesAt('run', (point) => RUN.test(point), AT_MOST_ONCE_MOSTLY),
-  crashesAt('hand_over', (point) => !ENQUEUE.test(point) && !RUN.test(point)),
+  crashesAt('enqueue', named(ENQUEUE)),
+  crashesAt('run', named(RUN), { business: { targets: AT_MOST_ONCE_MOSTLY } }),
+  crashesAt(
+    'hand_over',
+    CRASH_POINTS.filter((point) => !ENQUEUE.test(point) && !RUN.test(point)),
+  ),
+  // Pods that enqueue nothing: what they commit are `ctx.complete`, `on_dead` and slots.
+  crashesAt('end', ['before_commit', 'before_commit', 'after_commit', 'after_commit'], {
+    business: { behaviours: { reject: 0.25, complete: 0.25 } },
+    victims: { produce_per_s: 0 },
+    most: 10,
+  }),
 ];

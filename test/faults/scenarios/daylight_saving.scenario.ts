@@ -12,6 +12,8 @@ const YEAR = 2028; // all of it lies ahead: the database's clock only ever moves
 /** Pods are up about so long before a slot or a change, and stay so long after it. */
 const LEAD_MS = 1_500;
 const TAIL_MS = 1_500;
+/** At least. */
+const UP_MS = 500;
 
 /** A time of day, as a cron expression with seconds. */
 function daily(wall: number): string {
@@ -26,21 +28,47 @@ interface Expected {
   slots: number[];
 }
 
+interface Year {
+  gap: ZoneChange;
+  overlap: ZoneChange;
+}
+
+/** When pods live, and which slots of a schedule they must see then. */
+interface Visit {
+  code: string;
+  at(year: Year): number;
+  slots(year: Year): number[];
+}
+
+const IN_GAP: Visit = { code: 'in_gap', at: ({ gap }) => gap.at, slots: ({ gap }) => [gap.at] };
+/** The first time that the wall shows it, before the clocks go back. */
+const firstShown = ({ overlap }: Year): number => overlap.at - (overlap.before - overlap.after) + 1_000;
+const SHOWN: Visit = { code: 'in_overlap', at: firstShown, slots: (year) => [firstShown(year)] };
+const AGAIN: Visit = { code: 'in_overlap', at: ({ overlap }) => overlap.at + 1_000, slots: () => [] };
+
+function inYear(zone: string, year: number): Year {
+  const changes = changesOf(zone, year);
+  const gap = changes.find(({ before, after }) => after > before)!;
+  const overlap = changes.find(({ before, after }) => after < before)!;
+  return { gap, overlap };
+}
+
 const expectations = new WeakMap<World, Expected[]>();
 
 const databaseNow = (world: World): number => Date.now() + world.databaseClockMs;
 
-/** Pods run from a little before an instant to a little after it, by the database's clock; their own is off. */
-async function live(world: World, at: number): Promise<{ from: number; to: number }> {
-  world.databaseClockMs = Math.round(at - LEAD_MS - 1.5 * PodProcess.bootMs) - Date.now();
+/** Pods run from a little before a slot or a change to a little after it, by the database's clock; their own is off. */
+async function live(world: World, { code, at, slots }: Visit, year: Year): Promise<Expected | undefined> {
+  const instant = at(year);
+  world.databaseClockMs = Math.round(instant - LEAD_MS - 1.5 * PodProcess.bootMs) - Date.now();
   for (const sign of world.random.shuffle([1, -1])) {
-    const clock_offset_ms = world.databaseClockMs + sign * 5 * MINUTE;
-    await world.start({ clock_offset_ms, version: 1 });
+    await world.start({ clock_offset_ms: world.databaseClockMs + sign * 5 * MINUTE });
   }
   await Promise.all(world.alive.map((pod) => world.up(pod)));
   const from = databaseNow(world);
-  await sleep(Math.max(0, at + TAIL_MS - from));
-  return { from, to: databaseNow(world) };
+  if (from > instant - UP_MS) return undefined;
+  await sleep(instant + TAIL_MS - from);
+  return { code, from, to: databaseNow(world), slots: slots(year) };
 }
 
 async function stop(world: World): Promise<void> {
@@ -57,26 +85,28 @@ export const daylightSaving: Scenario = {
   pods: 0,
   async run(world) {
     const zone = world.random.pick(ZONES);
-    const changes = changesOf(zone, YEAR);
-    const gap = changes.find(({ before, after }) => after > before)!;
-    const overlap = changes.find(({ before, after }) => after < before)!;
+    const [first] = changesOf(zone, YEAR);
+    const { gap, overlap } = inYear(zone, YEAR);
     world.defaults = { schedules: schedulesOf(zone, gap, overlap), produce_per_s: 5 };
-    const inGap = { at: gap.at, code: 'in_gap', slots: [gap.at] };
-    const first = overlap.at - (overlap.before - overlap.after) + 1_000;
-    const shown = { at: first, code: 'in_overlap', slots: [first] };
-    const again = { at: overlap.at + 1_000, code: 'in_overlap', slots: [] };
-    const order = gap.at < overlap.at ? [inGap, shown, again] : [shown, again, inGap];
+    world.fault(`${zone}: pods live around a gap, and around both times that an overlap shows`);
+    const order = first!.at === gap.at ? [IN_GAP, SHOWN, AGAIN] : [SHOWN, AGAIN, IN_GAP];
     const expected: Expected[] = [];
-    for (const { at, code, slots } of order) {
-      world.fault(`${zone}: pods live around ${new Date(at).toISOString()}`);
-      if (expected.length > 0) await stop(world);
-      expected.push({ ...(await live(world, at)), code, slots });
+    let year = YEAR;
+    for (const visit of order) {
+      let found: Expected | undefined;
+      // A machine that was too slow to have pods up in time gets another year.
+      for (let tries = 3; tries > 0 && !found; tries--) {
+        if (databaseNow(world) > visit.at(inYear(zone, year))) year++;
+        found = await live(world, visit, inYear(zone, year));
+        if (visit !== order.at(-1) || !found) await stop(world);
+      }
+      if (found) expected.push(found);
+      else world.violated('scenario', 'the pods were up too late to see the change');
     }
     expectations.set(world, expected);
   },
   judge(world, lines) {
     for (const { code, from, to, slots } of expectations.get(world)!) {
-      if (to - from < TAIL_MS + 1_000) world.violated('scenario', 'the pods were up too late to see the change');
       const found = slotsOf(lines, code, { from, to });
       if (found.join() !== slots.join())
         world.violated('slot', `${code}: expected [${slots.map(iso).join()}], got [${found.map(iso).join()}]`);

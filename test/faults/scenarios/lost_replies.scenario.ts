@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command, Trap } from '../bench/mongo_proxy.js';
 import { FAST_TARGETS, LONG_TARGETS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
@@ -42,14 +43,18 @@ export const TRAPS: readonly Trap[] = [
   { name: 'slot', matches: (command) => on(command, 'update', 'schedules') },
 ];
 
+/** What pods do all the time. */
+const USUAL = ['commit', 'mark', 'outcome: delete', 'claim'];
+
 export const lostReplies: Scenario = {
   name: 'lost_replies',
   about:
     'replies of commit, insert, claim, renewal, take, mark, outcome and slot are lost; the command was carried out',
   prepare(world) {
-    // More of what a lost reply could break: rows that go DEAD with a hook, and claims that nobody may forget.
+    // More of what a lost reply could break: rows that end in a transaction, and claims that nobody may forget.
     world.defaults = {
-      behaviours: { reject: 0.15 },
+      produce_per_s: 10,
+      behaviours: { reject: 0.15, complete: 0.15 },
       targets: [...FAST_TARGETS, ...LONG_TARGETS, 'fast:at_most_once', 'long:at_most_once', 'long:at_least_once'],
     };
   },
@@ -63,17 +68,17 @@ export const lostReplies: Scenario = {
         world.fault(`pod ${index} loses ${times} replies of ${trap.name}; then ${ms} ms`);
       }
     }
-    const lost = new Set(world.pods.flatMap(({ proxy }) => proxy.lost));
-    for (const name of ['commit', 'mark', 'outcome: delete', 'claim']) {
-      if (!lost.has(name)) world.violated('scenario', `no reply of ${name} was lost`);
-    }
+    const missing = (): string[] => {
+      const lost = new Set(world.pods.flatMap(({ proxy }) => proxy.lost));
+      return USUAL.filter((name) => !lost.has(name));
+    };
+    // Traps wait for whoever steps into them, on a busy machine a little longer.
+    for (let left = 100; left > 0 && missing().length > 0; left--) await sleep(100);
+    for (const name of missing()) world.violated('scenario', `no reply of ${name} was lost`);
   },
-  /** No pod dies or stands still here, so every claim that was won is started, or given back. */
-  async judge(world, lines) {
-    const started = new Set(lines.flatMap((line) => (line.what === 'start' ? [line.id] : [])));
-    const rows = await world.jobs.find({ status: 'DEAD', target: 'long:at_most_once' }).toArray();
-    for (const { _id, last_error } of rows.filter((row) => !started.has(row._id.toHexString()))) {
-      world.violated('scenario', `${_id.toHexString()} went DEAD and never ran: ${last_error}`);
-    }
+  /** No pod dies or stands still here, so a lease that ran out is that of a claim which its own pod forgot. */
+  judge(world, lines) {
+    const rows = lines.reduce((sum, line) => sum + (line.what === 'reclaimed' ? line.rows : 0), 0);
+    if (rows > 0) world.violated('scenario', `${rows} claims were forgotten until their lease ran out`);
   },
 };

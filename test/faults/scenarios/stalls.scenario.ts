@@ -6,11 +6,14 @@ export const frozenPod: Scenario = {
   name: 'frozen_pod',
   about: 'SIGSTOP past the lease, takeover by another pod, SIGCONT',
   prepare(world) {
-    // So that a stop finds something half done, and that what a pod wrote late would do harm.
+    // So that a stop finds something half done, and a pod that comes back finds others at it: what it writes late would
+    // do harm. Few exclusive rows, because they run one after the other.
     world.defaults = {
       handler_ms: 80,
-      behaviours: { fail_once: 0.3 },
-      targets: [...FAST_TARGETS, ...LONG_TARGETS, 'long:exclusive'],
+      long_handler_ms: 900,
+      behaviours: { fail_once: 0.6 },
+      targets: [...FAST_TARGETS, ...FAST_TARGETS, ...LONG_TARGETS, 'long:at_least_once', 'long:at_least_once'],
+      produce_per_s: 2,
     };
   },
   async run(world, length) {
@@ -19,7 +22,7 @@ export const frozenPod: Scenario = {
       const index = world.random.int(0, 1);
       const pod = world.alive[index]!;
       pod.freeze();
-      const ms = await world.wait(LEASE_MS + 300, 2 * LEASE_MS);
+      const ms = await world.wait(LEASE_MS + 300, LEASE_MS + 1_800);
       pod.resume();
       world.fault(`after ${before} ms pod ${index} stands still for ${ms} ms`);
     }
