@@ -7,7 +7,7 @@ import type { ScheduleDoc } from '../../../src/schedules/schedules.schema.js';
 import { openSchedules, type SchedulesCollections } from '../../../src/schedules/schedules.store.js';
 import type { Connection } from 'mongoose';
 import { load, storedRow } from '../stored_rows.js';
-import { BATCH, CLAIMS, DAILY, FAST, HOUR_MS, KEYS, LIGHT, LONG, PARTITIONS, PAUSED, SMALL } from './query.js';
+import { BATCH, BUSY, CLAIMS, DAILY, FAST, HOUR_MS, KEYS, LIGHT, LONG, PARTITIONS, PAUSED, SMALL } from './query.js';
 import type { Loaded } from './query.js';
 
 interface Times {
@@ -43,6 +43,9 @@ async function loadFastLane(jobs: JobsCollections, rows: number, { past, later }
 async function loadLongLane(jobs: JobsCollections, rows: number, { past, later }: Times): Promise<void> {
   const due = { run_at: past, next_run_at: past };
   await load(jobs, rows, (i) => storedRow(LONG, i, { ...due, lane: 'long', code: `c${i % KEYS}` }));
+  // One exclusive code before all others, and a few of these.
+  await load(jobs, rows, (i) => storedRow(BUSY, i, { ...due, lane: 'long', code: 'busy', priority: 3 }));
+  await load(jobs, 20, (i) => storedRow(BUSY, i, { ...due, lane: 'long', code: `c${i}` }));
   await load(jobs, 2, (i) => storedRow(DAILY, i, { ...due, lane: 'long', payload: { slot: past.toISOString() } }));
   await load(jobs, CLAIMS, (i) =>
     storedRow(LONG, i, {

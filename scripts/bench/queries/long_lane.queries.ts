@@ -1,6 +1,6 @@
 // The long lane: claims, renewals, sweeps.
 import * as long from '../../../src/jobs/store/long_lane.store.js';
-import { BATCH, CLAIMS, HOUR_MS, LONG, query, type EngineQuery, type Loaded } from './query.js';
+import { BATCH, BUSY, CLAIMS, HOUR_MS, LONG, query, type EngineQuery, type Loaded } from './query.js';
 
 const COLD = 256;
 /** Due before anything is: so it claims nothing. */
@@ -32,6 +32,14 @@ export const LONG_LANE_QUERIES: readonly EngineQuery[] = [
     ask: (send, { jobs, now }) => send(jobs, { target: LONG, busy: ['c0', 'c1'], now, limit: BATCH }),
     index: 'due_long',
     examined: 2 * BATCH,
+  }),
+  query({
+    name: 'long lane: due rows behind the backlog of a busy code',
+    of: long.readDue,
+    ask: (send, { jobs, now }) => send(jobs, { target: BUSY, busy: ['busy'], now, limit: BATCH }),
+    index: 'due_long',
+    examined: 2 * BATCH,
+    grows: 'due rows of codes that are busy and stand before the others: stepped over in the index, never read',
   }),
   query({
     name: 'long lane: codes that run',

@@ -58,7 +58,8 @@ function rangesBehind(after: KeyPlace | undefined, only: string | undefined): mo
   const { target, partition, order_key } = after;
   return [
     { target: { $eq: target }, partition: { $eq: partition }, order_key: { $gt: order_key } },
-    { target: { $eq: target }, partition: { $gt: partition } },
-    ...(only === undefined ? [{ target: { $gt: target } }] : []),
+    // The next number and name there can be: from "more than this one" a scan may step over all rows of this one.
+    { target: { $eq: target }, partition: { $gte: partition + 1 } },
+    ...(only === undefined ? [{ target: { $gte: `${target}\u0001` } }] : []),
   ];
 }

@@ -64,7 +64,8 @@ function nextTarget(lane: JobLane, after: string): Stage[] {
       ? { target: 1, partition: 1, order_key: 1, version: 1, _id: 1 }
       : { target: 1, priority: -1, next_run_at: 1, _id: 1, code: 1 };
   return [
-    { $match: { status: 'PENDING', lane, target: { $gt: after } } },
+    // The next name there can be, as none holds a NUL: from "more than this one" a scan may step over all rows of this one.
+    { $match: { status: 'PENDING', lane, target: { $gte: `${after}\u0001` } } },
     { $sort: sort },
     { $limit: 1 },
     { $project: { _id: 0, target: 1, where: { $literal: lane } } },
