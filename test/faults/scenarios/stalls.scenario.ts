@@ -10,10 +10,10 @@ export const frozenPod: Scenario = {
     // do harm. Few exclusive rows, because they run one after the other.
     world.defaults = {
       handler_ms: 80,
-      long_handler_ms: 900,
+      long_handler_ms: 1_400,
       behaviours: { fail_once: 0.6 },
       targets: [...FAST_TARGETS, ...FAST_TARGETS, ...LONG_TARGETS, 'long:at_least_once', 'long:at_least_once'],
-      produce_per_s: 2,
+      produce_per_s: 1.5,
     };
   },
   async run(world, length) {
@@ -22,7 +22,7 @@ export const frozenPod: Scenario = {
       const index = world.random.int(0, 1);
       const pod = world.alive[index]!;
       pod.freeze();
-      const ms = await world.wait(LEASE_MS + 300, LEASE_MS + 1_800);
+      const ms = await world.wait(LEASE_MS + 400, LEASE_MS + (round % 2 === 0 ? 1_200 : LEASE_MS));
       pod.resume();
       world.fault(`after ${before} ms pod ${index} stands still for ${ms} ms`);
     }
