@@ -20,11 +20,13 @@ export interface EnqueueOptions {
   priority?: JobPriority;
 }
 
-const KNOWN = new Set(['code', 'key', 'version', 'dedupe_key', 'headers', 'run_at', 'delay_ms', 'priority']);
+const OPTIONS = ['code', 'key', 'version', 'dedupe_key', 'headers', 'run_at', 'delay_ms', 'priority'];
+const KNOWN = new Set([...OPTIONS, 'target', 'payload']);
 /** Index keys: longer ones would bloat every index they are in. */
 const MAX_KEY_CHARS = 500;
 const MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000;
 
+/** Of options, or of an item that names its target and payload beside them. */
 export function checkEnqueueOptions(options: EnqueueOptions, field: string): void {
   for (const name of Object.keys(options)) if (!KNOWN.has(name)) throw fault(field, name, 'unknown option');
   for (const name of ['code', 'key', 'dedupe_key'] as const) {

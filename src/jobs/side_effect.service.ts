@@ -3,27 +3,23 @@
  * (invariant 1). Everything that can be wrong with the input is thrown before anything is written, with its field.
  */
 import { Inject, Injectable } from '@nestjs/common';
-import mongoose from 'mongoose';
 import { InvalidInputError, TransactionEndedError } from '../common/errors.js';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { crashPoint } from '../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../common/ports/ids.js';
 import { afterCommit, ambientTx, queueOnSession, Tx, type ForeignTx } from '../common/utils/transaction.js';
-import { checkEnqueueOptions, checkLossyOptions, type EnqueueOptions } from './enqueue_options.js';
+import type { EnqueueOptions } from './enqueue_options.js';
+import { toRow, type CallFacts } from './enqueue_row.js';
 import { JobsEvents } from './jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from './jobs.options.js';
-import { JobStatus } from './jobs.types.js';
 import { inEnqueueSpan, type TraceIds } from './observability/job_traces.js';
 import { LossyCommits } from './lossy/lossy_commits.js';
 import { toLossyJob } from './lossy/lossy_job.js';
 import { LossyQueue } from './lossy/lossy.queue.js';
-import { partitionOf } from './policy/partition.js';
-import { toJsonValue } from './policy/payload.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
 import { bumpCounter, insertAlone, insertInTransaction } from './store/enqueue.store.js';
 import type { JobDoc } from './store/jobs.schema.js';
-import { JobTargetsRegistry } from './targets/job_targets.registry.js';
-import { checkPayload } from './targets/payload_schema.js';
+import { JobTargetsRegistry, type RegisteredTarget } from './targets/job_targets.registry.js';
 import type { JobTargetRef } from './targets/target_ref.js';
 
 /** `target`: a name, or a reference that knows its payload's type (`defineTarget`). */
@@ -90,23 +86,38 @@ export class SideEffectService {
 
   private async enqueueTraced(
     items: readonly EnqueueItem[],
-    carried: CarriedTrace,
+    carried: TraceIds & { trace_id: string },
     tx: TxArgument,
   ): Promise<EnqueueResult[]> {
-    const now = this.clock.now();
-    const rows = items.map((item, index) => this.toRow(item, carried, `items[${index}]`, now));
+    const made = this.makeRows(items, carried);
     const transaction = openTransaction(tx);
-    const isLossy = (row: JobDoc): boolean => this.targets.get(row.target)?.lossy === true;
-    const lossy = firstOfEachKey(rows.filter(isLossy)).map((row) => toLossyJob(row, items[rows.indexOf(row)]!));
+    const lossy = firstOfEachKey(made.filter(isLossy)).map(({ row, item }) => toLossyJob(row, item));
     // Before the first await: the transaction may have ended by the time the rows are written.
     if (transaction && lossy.length > 0) this.lossyCommits.add(transaction, lossy);
-    const unique = firstOfEachKey(rows.filter((row) => !isLossy(row)));
-    const given = items.flatMap(({ dedupe_key }, index) => (isLossy(rows[index]!) ? [] : (dedupe_key ?? [])));
-    const inserted = unique.length === 0 ? [] : await this.write(unique, given, transaction);
-    const written = new Set(unique.filter((_, index) => inserted[index]));
-    this.announce([...written], transaction);
-    if (!transaction) await this.lossyQueue.handOver(lossy);
-    return rows.map((row) => ({ inserted: written.has(row), lossy: isLossy(row) }));
+    const unique = firstOfEachKey(lossy.length > 0 ? made.filter((one) => !isLossy(one)) : made).map(({ row }) => row);
+    const inserted = unique.length === 0 ? [] : await this.write(unique, transaction);
+    const written = unique.filter((_, index) => inserted[index]);
+    this.announce(written, transaction);
+    if (!transaction && lossy.length > 0) await this.lossyQueue.handOver(lossy);
+    const kept = new Set(written);
+    return made.map((one) => ({ inserted: kept.has(one.row), lossy: isLossy(one) }));
+  }
+
+  private makeRows(items: readonly EnqueueItem[], carried: TraceIds & { trace_id: string }): Made[] {
+    const { partitions, max_payload_bytes, context } = this.config;
+    const facts: CallFacts = {
+      now: this.clock.now(),
+      partitions,
+      max_payload_bytes,
+      trace_id: carried.trace_id,
+      traceparent: carried.traceparent,
+      actor: context.current()?.actor,
+      sortable: () => this.ids.sortable(),
+    };
+    return items.map((item, index) => {
+      const target = this.targets.require(nameOf(item.target), `items[${index}].target`);
+      return { item, target, row: toRow(target, item, facts, `items[${index}]`) };
+    });
   }
 
   /** A number that grows in commit order per key, for `version`. Needs a transaction: outside of one order is not kept. */
@@ -118,10 +129,10 @@ export class SideEffectService {
     return inSession(transaction, () => bumpCounter(this.collections, key, transaction.session));
   }
 
-  private async write(rows: JobDoc[], given: string[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
+  private async write(rows: JobDoc[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
     crashPoint('before_insert');
     const inserted = tx
-      ? await inSession(tx, () => insertInTransaction(this.collections, rows, given, tx.session))
+      ? await inSession(tx, () => insertInTransaction(this.collections, rows, givenKeys(rows), tx.session))
       : await insertAlone(this.collections, rows);
     crashPoint('after_insert');
     return inserted;
@@ -134,70 +145,16 @@ export class SideEffectService {
     if (tx) afterCommit(tx, tell);
     else tell();
   }
-
-  private toRow(item: EnqueueItem, carried: CarriedTrace, field: string, now: Date): JobDoc {
-    const target = this.targets.require(nameOf(item.target), `${field}.target`);
-    const { target: _target, payload: rawPayload, ...options } = item;
-    checkEnqueueOptions(options, field);
-    if (target.lossy) checkLossyOptions(options, field);
-    const payload = toJsonValue(rawPayload, `${field}.payload`);
-    if (target.schema) checkPayload(target.name, target.schema, payload, `${field}.payload`);
-    const context = this.config.context.current();
-    const dedupe_key = options.dedupe_key ?? this.ids.sortable();
-    const order_key = options.key ?? dedupe_key;
-    const run_at = options.run_at ?? new Date(now.getTime() + (options.delay_ms ?? 0));
-    const row: JobDoc = {
-      _id: new mongoose.Types.ObjectId(),
-      code: options.code ?? target.name,
-      target: target.name,
-      lane: target.lane,
-      ...(options.key !== undefined && { key: options.key }),
-      order_key,
-      partition: partitionOf(order_key, this.config.partitions),
-      version: options.version ?? 0,
-      payload,
-      dedupe_key,
-      ...(options.dedupe_key === undefined && { generated_key: true }),
-      status: JobStatus.pending,
-      attempts: 0,
-      crashes: 0,
-      priority: options.priority ?? 2,
-      run_at,
-      next_run_at: run_at > now ? run_at : now,
-      trace_id: carried.trace_id,
-      ...(carried.traceparent && { traceparent: carried.traceparent }),
-      ...(context?.actor && { actor: context.actor }),
-      ...(options.headers && { headers: options.headers }),
-      bytes: 0,
-      created_at: now,
-      updated_at: now,
-    };
-    row.bytes = rowBytes(row, this.config.max_payload_bytes);
-    if (row.bytes > this.config.max_payload_bytes) {
-      const message = `${field}.payload: the row has ${row.bytes} bytes, at most ${this.config.max_payload_bytes} are allowed`;
-      throw new InvalidInputError('payload_too_large', message, `${field}.payload`);
-    }
-    return row;
-  }
 }
 
-/** What the rows of one call carry of their trace. */
-interface CarriedTrace extends TraceIds {
-  readonly trace_id: string;
+/** An item and the row it became. */
+interface Made {
+  readonly item: EnqueueItem;
+  readonly target: RegisteredTarget;
+  readonly row: JobDoc;
 }
 
-/** Names, dates and numbers of a row, with room for its longest identifiers; whatever else is in it is measured. */
-const PLAIN_BYTES = 1_500;
-
-/**
- * Size of a row in bytes of BSON: what is of any length in it is measured, the rest is taken as a constant, because
- * walking every row once more just for its size costs as much as writing it. Near the limit it is measured exactly.
- */
-function rowBytes(row: JobDoc, limit: number): number {
-  const { payload, headers, actor } = row;
-  const roughly = PLAIN_BYTES + mongoose.mongo.BSON.calculateObjectSize({ payload, headers, actor });
-  return roughly > limit ? mongoose.mongo.BSON.calculateObjectSize(row) : roughly;
-}
+const isLossy = ({ target }: Made): boolean => target.lossy === true;
 
 function nameOf(target: string | JobTargetRef): string {
   return typeof target === 'object' && target !== null ? target.name : target;
@@ -221,8 +178,13 @@ async function inSession<T>(tx: Tx | ForeignTx, operation: () => Promise<T>): Pr
   }
 }
 
-function firstOfEachKey(rows: readonly JobDoc[]): JobDoc[] {
-  const seen = new Map<string, JobDoc>();
-  for (const row of rows) if (!seen.has(row.dedupe_key)) seen.set(row.dedupe_key, row);
+function firstOfEachKey(made: readonly Made[]): readonly Made[] {
+  if (made.length < 2) return made;
+  const seen = new Map<string, Made>();
+  for (const one of made) if (!seen.has(one.row.dedupe_key)) seen.set(one.row.dedupe_key, one);
   return [...seen.values()];
+}
+
+function givenKeys(rows: readonly JobDoc[]): string[] {
+  return rows.flatMap((row) => (row.generated_key ? [] : row.dedupe_key));
 }

@@ -10,9 +10,9 @@ export interface IdSource {
 
 export const ID_SOURCE = Symbol('sidelane.ids');
 
-export const systemIds: IdSource = { token: () => randomUUID(), sortable: sortableIds() };
-
-const COUNTS = 0x1000;
+/** Version 7 and a counter of twelve bits, as four hexadecimal digits. */
+const FIRST = 0x7000;
+const LAST = 0x7fff;
 
 /**
  * UUIDs of version 7 (RFC 9562): milliseconds, a counter within them, 62 random bits. Those come from `randomUUID`, which
@@ -20,13 +20,22 @@ const COUNTS = 0x1000;
  */
 export function sortableIds(wall: () => number = () => Date.now()): () => string {
   let ms = 0;
-  let count = 0;
+  let count = LAST;
+  let time = '';
+  const begin = (at: number): void => {
+    ms = at;
+    count = FIRST;
+    const digits = ms.toString(16).padStart(12, '0');
+    time = `${digits.slice(0, 8)}-${digits.slice(8)}-`;
+  };
   return () => {
     const now = wall();
     // The clock may stand still or go back: order is kept, and the time borrowed from what comes.
-    if (now > ms) [ms, count] = [now, 0];
-    else if (++count === COUNTS) [ms, count] = [ms + 1, 0];
-    const time = ms.toString(16).padStart(12, '0');
-    return `${time.slice(0, 8)}-${time.slice(8)}-7${count.toString(16).padStart(3, '0')}-${randomUUID().slice(19)}`;
+    if (now > ms) begin(now);
+    else if (count === LAST) begin(ms + 1);
+    else count++;
+    return `${time}${count.toString(16)}${randomUUID().slice(18)}`;
   };
 }
+
+export const systemIds: IdSource = { token: () => randomUUID(), sortable: sortableIds() };

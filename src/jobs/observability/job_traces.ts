@@ -36,12 +36,19 @@ const SYSTEM = { 'messaging.system': 'sidelane' };
  * A producer span around an enqueue: child of the active span, else of the request's `traceparent`. `work` gets what its
  * rows are to carry.
  */
-export async function inEnqueueSpan<T>(
+export function inEnqueueSpan<T>(
   targets: readonly string[],
   request: TraceIds | undefined,
   work: (carried: TraceIds) => Promise<T>,
 ): Promise<T> {
-  if (!isTracing()) return work(request ?? {});
+  return isTracing() ? tracedEnqueue(targets, request, work) : work(request ?? {});
+}
+
+async function tracedEnqueue<T>(
+  targets: readonly string[],
+  request: TraceIds | undefined,
+  work: (carried: TraceIds) => Promise<T>,
+): Promise<T> {
   const active = context.active();
   const parent = trace.getSpan(active) ? active : withRemote(active, fromTraceparent(request?.traceparent));
   const [target] = targets;
