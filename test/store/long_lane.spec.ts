@@ -2,9 +2,10 @@ import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ClaimLostError } from '../../src/common/errors.js';
 import type { Job, JobContext } from '../../src/jobs/jobs.types.js';
+import { LongClaims } from '../../src/jobs/lanes/long_claims.js';
 import { claimRows, readClaimed } from '../../src/jobs/store/long_lane.store.js';
 import type { JobDoc } from '../../src/jobs/store/jobs.schema.js';
-import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
+import { JobTargetsRegistry, type JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { JobRejected, TargetOutcomeUnknown, TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
@@ -994,6 +995,43 @@ describe('long lane', () => {
       clock.advance(5 * MINUTE);
       await pod.sweeper.sweep();
       expect(told).toMatchObject([{ payload: { a: 1 } }]);
+    });
+  });
+
+  describe('a backlog read ahead', () => {
+    const noop = { name: T, lane: 'long', handler: async () => undefined } as const;
+
+    it('is run once each, also where another pod claims the same rows meanwhile', async () => {
+      const runs: unknown[] = [];
+      const handler: JobTargetOptions['handler'] = async (job) => void runs.push(job.payload);
+      const clock = new FakeClock();
+      const [a, b] = [
+        await db.pod({ long_lane: { slots: 10 } }, [{ ...noop, handler }], clock),
+        await db.pod({ long_lane: { slots: 10 } }, [{ ...noop, handler }], clock),
+      ];
+      await a.sideEffect.enqueueMany(many(95));
+      await Promise.all([a.drain(), b.drain()]);
+      expect(new Set(runs).size).toBe(95);
+      expect(runs).toHaveLength(95);
+      expect(await a.jobs.countDocuments()).toBe(0);
+    });
+
+    it('does not end a burst: only a read of now lets the target go cold', async () => {
+      const pod = await db.pod({ long_lane: { slots: 10 } }, [noop]);
+      await pod.sideEffect.enqueueMany(many(25));
+      const claims = pod.module.get(LongClaims);
+      const target = pod.module.get(JobTargetsRegistry).require(T);
+      const round = async (): Promise<{ rows: number; hot: boolean }> => {
+        let hot = false;
+        const rows = await claims.claim([{ target, places: 10 }], 10, () => void (hot = true));
+        return { rows: rows.length, hot };
+      };
+      expect([await round(), await round(), await round(), await round()]).toEqual([
+        { rows: 10, hot: true },
+        { rows: 10, hot: true },
+        { rows: 5, hot: true }, // read ahead
+        { rows: 0, hot: false },
+      ]);
     });
   });
 

@@ -13,6 +13,7 @@ import * as store from '../store/long_lane.store.js';
 import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import { LivePods } from './live_pods.js';
 import { POD, type Pod } from './pod.js';
+import { ReadAhead } from './read_ahead.js';
 import { RunningRow } from './running_row.js';
 import { TargetPause, type Probe } from './target_pause.js';
 
@@ -22,6 +23,12 @@ export interface OpenTarget {
   readonly places: number;
   /** It rests, and this pod holds the permit for its one probe. */
   readonly probe?: Probe;
+}
+
+/** A target that had more due rows than were looked at. */
+interface Backlog {
+  readonly target: string;
+  readonly limit: number;
 }
 
 interface Unanswered {
@@ -42,6 +49,7 @@ export class LongClaims {
   progressed = false;
   /** Claims whose answer never came: theirs are ours, under tokens we know. */
   private unanswered: Unanswered[] = [];
+  private readonly ahead: ReadAhead;
 
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
@@ -53,7 +61,9 @@ export class LongClaims {
     @Inject(JobTargetsRegistry) private readonly targets: JobTargetsRegistry,
     @Inject(TargetPause) private readonly pause: TargetPause,
     @Inject(LivePods) private readonly pods: LivePods,
-  ) {}
+  ) {
+    this.ahead = new ReadAhead(clock);
+  }
 
   /** Which of these have due rows? One query, and one more for each deep backlog that hid the targets behind it. */
   async findWork(targets: readonly string[]): Promise<string[]> {
@@ -93,7 +103,8 @@ export class LongClaims {
     try {
       const limited = permitted.some(({ target }) => target.max_running !== undefined);
       const taken = new Set(limited ? await store.findRunningCodes(this.collections) : []);
-      const candidates = await this.readCandidates(permitted, slots, taken, stillHot);
+      const backlogs: Backlog[] = [];
+      const candidates = await this.readCandidates(permitted, slots, taken, stillHot, backlogs);
       const chosen = planClaims(candidates, {
         slots,
         perTarget: new Map(permitted.map(({ target, places }) => [target.name, places])),
@@ -103,6 +114,7 @@ export class LongClaims {
         running: countByCode(taken),
       });
       claimed = await this.claimChosen(chosen, taken, probes);
+      for (const { target, limit } of backlogs) this.ahead.begin(target, limit, () => this.readDue(target, [], limit));
     } finally {
       // Whatever failed on the way, a permit that no row uses goes back: else nobody probes until it runs out.
       for (const [name, probe] of probes) {
@@ -128,20 +140,28 @@ export class LongClaims {
     slots: number,
     taken: ReadonlySet<string>,
     stillHot: (target: string) => void,
+    backlogs: Backlog[],
   ): Promise<store.DueRow[]> {
-    const now = this.clock.now();
     const perCode = countByCode(taken);
     const reads = open.map(async ({ target, places, probe }) => {
       const most = target.max_running;
       const wanted = Math.min(slots, places);
       const busy = most === undefined ? [] : [...perCode].filter(([, count]) => count >= most).map(([code]) => code);
       const limit = this.readLimit(target, wanted, slots, probe);
-      const rows = await store.readDue(this.collections, { target: target.name, busy, now, limit });
-      const mine = most === undefined && !probe ? ownShare(rows, wanted, this.pods.share) : rows;
-      if (rows.length === limit || rows.length > wanted || mine.length < rows.length) stillHot(target.name);
+      const plain = most === undefined && !probe;
+      const ahead = plain ? await this.ahead.take(target.name, limit) : undefined;
+      const rows = ahead ?? (await this.readDue(target.name, busy, limit));
+      if (plain && rows.length >= limit) backlogs.push({ target: target.name, limit });
+      const mine = plain ? ownShare(rows, wanted, this.pods.share) : rows;
+      // What was read ahead may be older than rows that nobody will hint at: only a read of now lets a target go cold.
+      if (ahead || rows.length >= limit || rows.length > wanted || mine.length < rows.length) stillHot(target.name);
       return this.causeLast(target.name, mine);
     });
     return (await Promise.all(reads)).flat();
+  }
+
+  private readDue(target: string, busy: readonly string[], limit: number): Promise<store.DueRow[]> {
+    return store.readDue(this.collections, { target, busy, now: this.clock.now(), limit });
   }
 
   /** Rows to look at: as many as all pods together want, so that each finds its share among them. */
