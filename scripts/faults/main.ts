@@ -25,16 +25,24 @@ function roundsOf({ names, seed, rounds, length }: Wish): { scenario: Scenario; 
   );
 }
 
-async function runAll(wish: Wish, file: RoundsFile): Promise<void> {
+/** Answers how many rounds could not be run at all; they are not in the file, so the next run tries them again. */
+async function runAll(wish: Wish, file: RoundsFile): Promise<number> {
+  let failed = 0;
   const left = roundsOf(wish).filter(({ scenario, ...round }) => !file.has({ scenario: scenario.name, ...round }));
   const line = async (): Promise<void> => {
     for (let next = left.shift(); next; next = left.shift()) {
-      const report = await runRound(next.scenario, next.seed, next.length);
-      file.add(report);
-      console.log(wish.json ? JSON.stringify(report) : asText(report));
+      try {
+        const report = await runRound(next.scenario, next.seed, next.length);
+        file.add(report);
+        console.log(wish.json ? JSON.stringify(report) : asText(report));
+      } catch (error) {
+        failed++;
+        console.error(`${next.scenario.name} seed ${next.seed} could not be run:`, error);
+      }
     }
   };
   await Promise.all(Array.from({ length: wish.parallel }, line));
+  return failed;
 }
 
 function machine(): string {
@@ -53,11 +61,11 @@ async function main(): Promise<number> {
   const addresses = await up(['mongo'], (line) => void process.stderr.write(`${line}\n`));
   Object.assign(process.env, asEnvironment(addresses));
   const file = new RoundsFile(wish.into);
-  await runAll(wish, file);
+  const failed = await runAll(wish, file);
   const all = new Set(roundsOf(wish).map(({ scenario, seed, length }) => `${scenario.name} ${seed} ${length}`));
   const reports = file.reports.filter(({ scenario, seed, length }) => all.has(`${scenario} ${seed} ${length}`));
   if (wish.markdown) console.log(`\n${asTable(reports, known)}\n\n${machine()}`);
-  return reports.some(({ violations }) => violations.length > 0) ? 1 : 0;
+  return failed > 0 || reports.some(({ violations }) => violations.length > 0) ? 1 : 0;
 }
 
 process.exit(await main());
