@@ -11,7 +11,7 @@ const ZONES = ['Europe/Berlin', 'Australia/Lord_Howe', 'America/Santiago', 'Amer
 const YEAR = 2028; // all of it lies ahead: the database's clock only ever moves forward
 /** Pods are up about so long before a slot or a change, and stay so long after it. */
 const LEAD_MS = 1_500;
-const TAIL_MS = 1_500;
+const TAIL_MS = 2_500;
 /** At least. */
 const UP_MS = 500;
 
@@ -24,6 +24,7 @@ function daily(wall: number): string {
 interface Expected {
   code: string;
   from: number;
+  instant: number;
   to: number;
   slots: number[];
 }
@@ -68,7 +69,7 @@ async function live(world: World, { code, at, slots }: Visit, year: Year): Promi
   const from = databaseNow(world);
   if (from > instant - UP_MS) return undefined;
   await sleep(instant + TAIL_MS - from);
-  return { code, from, to: databaseNow(world), slots: slots(year) };
+  return { code, from, instant, to: databaseNow(world), slots: slots(year) };
 }
 
 async function stop(world: World): Promise<void> {
@@ -106,12 +107,13 @@ export const daylightSaving: Scenario = {
     expectations.set(world, expected);
   },
   judge(world, lines) {
-    for (const { code, from, to, slots } of expectations.get(world)!) {
+    for (const { code, from, instant, to, slots } of expectations.get(world)!) {
       const found = slotsOf(lines, code, { from, to });
       if (found.join() !== slots.join())
         world.violated('slot', `${code}: expected [${slots.map(iso).join()}], got [${found.map(iso).join()}]`);
       const often = slotsOf(lines, 'often', { from, to });
-      if (often.length < 2 || often.some((slot) => slot % 1_000 !== 0))
+      // Of slots that came due together only the newest runs, so a busy machine sees few of them.
+      if (!often.some((slot) => slot >= instant) || often.some((slot) => slot % 1_000 !== 0))
         world.violated('slot', `often: rests over the change, only [${often.map(iso).join()}]`);
     }
   },
