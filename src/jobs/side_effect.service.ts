@@ -16,6 +16,7 @@ import { inEnqueueSpan, type TraceIds } from './observability/job_traces.js';
 import { LossyCommits } from './lossy/lossy_commits.js';
 import { toLossyJob } from './lossy/lossy_job.js';
 import { LossyQueue } from './lossy/lossy.queue.js';
+import { KnownKeys } from './policy/known_keys.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from './store/collections.js';
 import { bumpCounter, insertAlone, insertInTransaction } from './store/enqueue.store.js';
 import type { JobDoc } from './store/jobs.schema.js';
@@ -45,6 +46,8 @@ export type TxArgument = Tx | ForeignTx | null | undefined;
 
 @Injectable()
 export class SideEffectService {
+  private readonly knownKeys = new KnownKeys();
+
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
@@ -131,11 +134,26 @@ export class SideEffectService {
 
   private async write(rows: JobDoc[], tx: Tx | ForeignTx | undefined): Promise<boolean[]> {
     crashPoint('before_insert');
-    const inserted = tx
-      ? await inSession(tx, () => insertInTransaction(this.collections, rows, givenKeys(rows), tx.session))
-      : await insertAlone(this.collections, rows);
+    const inserted = tx ? await this.writeIn(tx, rows) : await insertAlone(this.collections, rows);
     crashPoint('after_insert');
     return inserted;
+  }
+
+  private async writeIn(tx: Tx | ForeignTx, rows: JobDoc[]): Promise<boolean[]> {
+    const given = rows.filter((row) => !row.generated_key);
+    const keys = given.map((row) => row.dedupe_key);
+    const targets = new Set(given.map((row) => row.target));
+    // Nobody may run a foreign transaction again; and an attempt that runs again must not be lost for the same reason.
+    const look = !(tx instanceof Tx) || tx.again || this.knownKeys.expected(targets);
+    try {
+      const inserted = await inSession(tx, () => insertInTransaction(this.collections, rows, keys, tx.session, look));
+      if (inserted.includes(false)) this.knownKeys.met(targets);
+      else if (rows.length > 1) this.knownKeys.metNone(targets);
+      return inserted;
+    } catch (error) {
+      this.knownKeys.met(targets);
+      throw error;
+    }
   }
 
   private announce(rows: JobDoc[], tx: Tx | ForeignTx | undefined): void {
@@ -183,8 +201,4 @@ function firstOfEachKey(made: readonly Made[]): readonly Made[] {
   const seen = new Map<string, Made>();
   for (const one of made) if (!seen.has(one.row.dedupe_key)) seen.set(one.row.dedupe_key, one);
   return [...seen.values()];
-}
-
-function givenKeys(rows: readonly JobDoc[]): string[] {
-  return rows.flatMap((row) => (row.generated_key ? [] : row.dedupe_key));
 }

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { inTransaction } from '../../src/common/utils/transaction.js';
 import { partitionOf } from '../../src/jobs/policy/partition.js';
 import type { EnqueueResult } from '../../src/jobs/side_effect.service.js';
@@ -254,5 +254,61 @@ describe('enqueue', () => {
         'insert',
       ]);
     }
+  });
+
+  describe('several keyed rows at once, after fifty times without a known key', () => {
+    const items = (...keys: string[]): { target: string; payload: number; dedupe_key: string }[] =>
+      keys.map((dedupe_key) => ({ target: 'test:send', payload: 1, dedupe_key }));
+    let run = 0;
+    beforeEach(async () => {
+      run++;
+      for (let batch = 0; batch < 50; batch++) {
+        await inTransaction(pod.connection, (tx) =>
+          pod.sideEffect.enqueueMany(items(`${run}:${batch}:a`, `${run}:${batch}:b`), tx),
+        );
+      }
+    });
+
+    it('are inserted without a look', async () => {
+      const work = (): Promise<unknown> =>
+        inTransaction(pod.connection, (tx) => pod.sideEffect.enqueueMany(items('x', 'y'), tx));
+      expect(await pod.commandsOf(work)).toEqual(['insert', 'commitTransaction']);
+    });
+
+    it('run their transaction once more where a key is known after all, and look from then on', async () => {
+      let attempts = 0;
+      const commands = await pod.commandsOf(async () => {
+        const results = await inTransaction(pod.connection, (tx) => {
+          attempts++;
+          return pod.sideEffect.enqueueMany(items(`${run}:7:a`, 'new'), tx);
+        });
+        expect(results.map(({ inserted }) => inserted)).toEqual([false, true]);
+      });
+      expect(attempts).toBe(2);
+      expect(commands.slice(0, 1)).toEqual(['insert']);
+      expect(commands.slice(-3)).toEqual(['find', 'insert', 'commitTransaction']);
+      const next = (): Promise<unknown> =>
+        inTransaction(pod.connection, (tx) => pod.sideEffect.enqueueMany(items('newer', 'newest'), tx));
+      expect(await pod.commandsOf(next)).toEqual(['find', 'insert', 'commitTransaction']);
+    });
+
+    it.each<[what: string, handle: (error: unknown) => unknown]>([
+      ['swallows its errors', () => undefined],
+      ['puts its errors into other words', (cause) => Promise.reject(new Error('ours', { cause }))],
+    ])('do so too where the work %s', async (_, handle) => {
+      await inTransaction(pod.connection, async (tx) => {
+        await pod.sideEffect.enqueueMany(items(`${run}:7:a`, 'new'), tx).catch(handle);
+      });
+      expect(await pod.jobs.countDocuments({ dedupe_key: 'new' })).toBe(1);
+    });
+
+    it('are looked for in a transaction of somebody else, which nobody may run again', async () => {
+      const session = await pod.connection.startSession();
+      session.startTransaction();
+      const results = await pod.sideEffect.enqueueMany(items(`${run}:7:a`, 'new'), { session });
+      await session.commitTransaction();
+      await session.endSession();
+      expect(results.map(({ inserted }) => inserted)).toEqual([false, true]);
+    });
   });
 });

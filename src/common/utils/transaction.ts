@@ -14,6 +14,7 @@ import type { mongo } from 'mongoose';
 import { errorText, TransactionEndedError } from '../errors.js';
 import { crashPoint } from '../ports/crash_points.js';
 import { afterCommitOf, hookIsPendingOf, type CommitHook } from './session_hooks.js';
+import { isTransient } from './write_errors.js';
 
 /** A transaction someone else commits: Mongoose's `connection.transaction()`, or a session started by hand. */
 export interface ForeignTx {
@@ -34,6 +35,8 @@ export class Tx implements ForeignTx {
   constructor(
     readonly session: ClientSession,
     readonly connection: Connection,
+    /** An earlier attempt of the same work was aborted. */
+    readonly again = false,
   ) {}
 
   get open(): boolean {
@@ -58,6 +61,14 @@ export class Tx implements ForeignTx {
   /** Makes the commit fail with this error even if the caller swallows it: its write is missing from the transaction. */
   failWith(error: unknown): void {
     this.doom ??= { error };
+  }
+
+  /**
+   * @internal What ended the attempt: a conflict of its own comes before what the work made of it, or a work that puts
+   * its errors into other words would not be run again.
+   */
+  causeOf(error: unknown): unknown {
+    return this.doom && isTransient(this.doom.error) ? this.doom.error : error;
   }
 
   /** @internal Waits for operations the caller forgot to await, then closes the attempt to further work. */
@@ -99,8 +110,8 @@ export async function inTransaction<T>(
       connection.transaction(
         async (session) => {
           attempt?.end(); // an aborted attempt: whatever of it still runs must not write into this one
-          const tx = (attempt = new Tx(session, connection));
-          const value = await ambient.run(tx, () => work(tx));
+          const tx = (attempt = new Tx(session, connection, attempt !== undefined));
+          const value = await ambient.run(tx, () => attempted(tx, work));
           await tx.finish();
           crashPoint('before_commit');
           return value;
@@ -117,6 +128,14 @@ export async function inTransaction<T>(
     throw new TransactionEndedError('The work ended its transaction itself: leave that to inTransaction().');
   if (attempt) await runHooks(attempt.takeHooks());
   return result;
+}
+
+async function attempted<T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
+  try {
+    return await work(tx);
+  } catch (error) {
+    throw tx.causeOf(error);
+  }
 }
 
 async function join<T>(outer: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {

@@ -7,7 +7,10 @@ interface ServerError {
   message?: string;
   writeErrors?: unknown;
   addErrorLabel?(label: string): void;
+  hasErrorLabel?(label: string): boolean;
 }
+
+const TRANSIENT = 'TransientTransactionError';
 
 /** True when every fault of this error is a duplicate key, on the named index if one is given. */
 export function isDuplicateKey(error: unknown, index?: string): boolean {
@@ -30,5 +33,10 @@ export function writeErrorsOf(error: unknown): { index: number; code: number; me
 
 /** Makes the driver run the transaction's callback again: the next attempt's snapshot sees what this one collided with. */
 export function labelTransient(error: unknown): void {
-  (error as ServerError).addErrorLabel?.('TransientTransactionError');
+  (error as ServerError).addErrorLabel?.(TRANSIENT);
+}
+
+/** True when the driver runs the transaction's callback again after this error. */
+export function isTransient(error: unknown): boolean {
+  return (error as ServerError | null)?.hasErrorLabel?.(TRANSIENT) ?? false;
 }

@@ -5,9 +5,9 @@
  * `dedupe_given` decides; the loser is told "not inserted", never an error:
  * - outside a transaction the duplicate is refused by the index and read from the answer (one round trip);
  * - inside one, a refused insert would abort the caller's transaction, so a row is inserted only where its key is not
- *   known: one row by an upsert (one round trip), several behind a look for all their keys (two). A key that appeared
- *   after the snapshot makes the driver run the caller's callback again: MongoDB answers with a write conflict,
- *   DocumentDB with a duplicate key, which is labelled transient here.
+ *   known: one row by an upsert (one round trip), several behind a look for all their keys (two). A key that is there
+ *   all the same (it appeared after the snapshot, or nobody looked) makes the driver run the caller's callback again:
+ *   a write conflict does so by itself, a duplicate key is labelled transient here.
  */
 import type { ClientSession, mongo } from 'mongoose';
 import type { JobsCollections } from './collections.js';
@@ -22,14 +22,17 @@ export type Inserted = boolean[];
 /** The condition of the index `dedupe_given`; a query must repeat it, or it reads the whole collection. */
 const GIVEN = { generated_key: null } as unknown as mongo.Filter<JobDoc>;
 
+/** `look`: without it none of several rows may have a known key, or the transaction's attempt is lost. */
 export async function insertInTransaction(
   { jobs }: JobsCollections,
   rows: JobDoc[],
   givenKeys: readonly string[],
   session: ClientSession,
+  look = true,
 ): Promise<Inserted> {
   try {
-    if (givenKeys.length === 0) await insert(jobs, rows, { session });
+    if (rows.length > 1 && !look) await insert(jobs, rows, { session });
+    else if (givenKeys.length === 0) await insert(jobs, rows, { session });
     else if (rows.length === 1) return [await upsert(jobs, rows[0]!, session)];
     else return await insertUnknown(jobs, rows, givenKeys, session);
     return rows.map(() => true);
