@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { DEFAULT_ROOT, documentDbUnavailable, startPostgres } from '../../../scripts/services/documentdb/install.js';
 import { freePort } from '../../../scripts/services/loopback.port.js';
-import { end, isAlive, recordOf } from '../../../scripts/services/process.birth.js';
+import { birthOf, end, isAlive, recordOf } from '../../../scripts/services/process.birth.js';
 import { launch } from '../../../scripts/services/process.launch.js';
 import type { ProcessRecord } from '../../../scripts/services/services.types.js';
 
@@ -82,7 +82,7 @@ export class DurableDatabase {
   /** Everything is gone at once; with `gateway: 'stays'` the clients keep their connections and are told errors. */
   async kill(gateway: 'dies' | 'stays' = 'dies'): Promise<void> {
     const { pid } = this.postgres!;
-    const backends = childrenOf(pid).map(recordOf);
+    const backends = childrenOf(pid).flatMap(recordIfAlive);
     if (gateway === 'dies') await this.killGateway();
     // The one that looks after the others first: it would end them in order.
     for (const each of [pid, ...backends.map((backend) => backend.pid)]) kill(each);
@@ -147,6 +147,12 @@ export class DurableDatabase {
     const { stdout } = await run('chroot', [this.root, 'psql', ...where, '-c', text]);
     return stdout;
   }
+}
+
+/** Some of a server's processes end by themselves all the time. */
+function recordIfAlive(pid: number): ProcessRecord[] {
+  const birth = birthOf(pid);
+  return birth === undefined ? [] : [{ pid, birth }];
 }
 
 function kill(pid: number): void {
