@@ -2,7 +2,7 @@
 // filter, sort, hint and limit, so that nothing has to be written down twice.
 import type { Connection, mongo } from 'mongoose';
 
-type Command = mongo.BSON.Document;
+export type Command = mongo.BSON.Document;
 
 export interface Plan {
   command: string;
@@ -34,16 +34,20 @@ const ENVELOPE = new Set([
 ]);
 
 export async function plansOf(connection: Connection, work: () => Promise<unknown>): Promise<Plan[]> {
-  const commands = await caught(connection, work);
+  const commands = (await caught(connection, work)).map(({ command }) => command);
   const plans: Plan[] = [];
   for (const command of commands) plans.push(await explain(connection, command));
   return plans;
 }
 
-async function caught(connection: Connection, work: () => Promise<unknown>): Promise<Command[]> {
-  const commands: Command[] = [];
-  const listen = ({ commandName, command }: mongo.CommandStartedEvent): void => {
-    if ((EXPLAINED as readonly string[]).includes(commandName)) commands.push(command);
+/** The commands that look for rows, as `work` sends them. */
+export async function caught(
+  connection: Connection,
+  work: () => Promise<unknown>,
+): Promise<{ name: string; command: Command }[]> {
+  const commands: { name: string; command: Command }[] = [];
+  const listen = ({ commandName: name, command }: mongo.CommandStartedEvent): void => {
+    if ((EXPLAINED as readonly string[]).includes(name)) commands.push({ name, command });
   };
   const client = connection.getClient();
   client.on('commandStarted', listen);

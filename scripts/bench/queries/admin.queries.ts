@@ -16,6 +16,7 @@ const LISTS: readonly [name: string, filter: admin.JobFilter, index: string][] =
   ['of a target', { target: LONG }, '_id_'],
   ['of waiting rows of a target', { status: 'PENDING', target: FAST }, 'admin'],
   ['of waiting rows of a target that has none', { status: 'PENDING', target: 'explain:none' }, 'admin'],
+  ['of waiting rows of a code', { status: 'PENDING', code: 'none' }, 'admin'],
   ['of a code', { code: 'c7' }, '_id_'],
   ['of a code that nobody has', { code: 'none' }, '_id_'],
   ['of a key', { key: 'k7' }, '_id_'],
@@ -28,6 +29,7 @@ const BULK: readonly [name: string, filter: bulk.DeadFilter, index: string][] = 
   ['of a target', { target: FAST }, 'dead'],
   ['of a code that none has', { code: 'none' }, 'admin'],
   ['of a key that none has', { key: 'none' }, 'admin'],
+  ['of a target since a time', { target: FAST, from: new Date('2100-01-01') }, 'dead'],
   ['of a target and a time without any', { target: FAST, from: new Date(0), to: new Date(1) }, 'dead'],
 ];
 

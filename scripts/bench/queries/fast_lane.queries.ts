@@ -152,13 +152,26 @@ export const FAST_LANE_QUERIES: readonly EngineQuery[] = [
     examined: 2,
   }),
   query({
-    name: 'outcome: a row that goes DEAD, with on_dead',
+    name: 'outcome: a takeover that makes a row DEAD, with on_dead',
     of: outcome.writeOutcomeIn,
     ask: (send, loaded, session) =>
       send(session, loaded.jobs, update.takeoverOperation(loaded.fast[0]!, { do: 'dead', crashes: 1 }, record(loaded))),
     index: '_id_',
     examined: 2,
   }),
+  ...(['fast', 'running'] as const).map((of) =>
+    query({
+      name: `outcome: a ${of === 'fast' ? 'fast' : 'long'} row that fails for the last time, with on_dead`,
+      of: outcome.writeOutcomeIn,
+      ask: (send, loaded, session) => {
+        const dead = { do: 'dead', attempts: 6, error: 'no' } as const;
+        const [failure] = update.failureOperations(loaded[of][0]!, dead, record(loaded));
+        return send(session, loaded.jobs, failure as Parameters<typeof send>[2]);
+      },
+      index: '_id_',
+      examined: 2,
+    }),
+  ),
   query({
     name: 'outcome: ctx.complete',
     of: outcome.finishIn,

@@ -38,6 +38,8 @@ async function loadFastLane(jobs: JobsCollections, rows: number, { past, later }
   await load(jobs, rows, (i) => storedRow(LIGHT, i, { run_at: past, next_run_at: later, ...spread(i) }));
   await load(jobs, 20, (i) => storedRow(LIGHT, i, { ...due, ...spread(i), order_key: `ready${i}` }));
   await load(jobs, rows, (i) => storedRow(PAUSED, i, { ...due, ...spread(i) }));
+  // One name more than the long lane has.
+  await load(jobs, 1, (i) => storedRow('explain:single', i, { ...due, ...spread(i) }));
 }
 
 async function loadLongLane(jobs: JobsCollections, rows: number, { past, later }: Times): Promise<void> {
