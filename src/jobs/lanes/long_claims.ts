@@ -47,7 +47,7 @@ const MOST_CANDIDATES = 1_000;
 export class LongClaims {
   /** The last round won something, or lost it to another pod: there may be more. Busy codes alone are no progress. */
   progressed = false;
-  /** Claims whose answer never came: theirs are ours, under tokens we know. */
+  /** Claims of a round that failed: whatever they won is ours, under tokens we know, and runs nowhere yet. */
   private unanswered: Unanswered[] = [];
   private readonly ahead: ReadAhead;
 
@@ -83,15 +83,13 @@ export class LongClaims {
     this.progressed = false;
   }
 
-  /** Rows of earlier claims whose answer was lost. No command when there are none. */
+  /** Rows that earlier claims won before their round failed. No command when there are none. */
   async adopt(): Promise<RunningRow[]> {
     const adopted: RunningRow[] = [];
-    for (let claim = this.unanswered[0]; claim; claim = this.unanswered[0]) {
-      adopted.push(
-        ...this.toRunning(await store.readClaimed(this.collections, claim.ids, claim.token), claim.deadline),
-      );
-      this.answered(claim);
+    for (const { ids, token, deadline } of this.unanswered) {
+      adopted.push(...this.toRunning(await store.readClaimed(this.collections, ids, token), deadline));
     }
+    this.unanswered = []; // not one by one: where the next read fails, those read before it are returned to nobody
     return adopted;
   }
 
@@ -195,6 +193,7 @@ export class LongClaims {
       if (won === 'busy') busy++;
       else claimed.push(...won);
     }
+    this.unanswered = []; // not before: where a later claim fails, what earlier ones won is returned to nobody
     const conflicts = chosen.length - claimed.length;
     this.progressed = claimed.length > 0 || conflicts > busy;
     if (chosen.length > 0) this.events.emit({ type: 'claimed', rows: claimed.length, conflicts });
@@ -208,7 +207,6 @@ export class LongClaims {
     await store.claimRows(this.collections, open.ids, claim);
     crashPoint('after_claim');
     const won = await store.readClaimed(this.collections, open.ids, open.token);
-    this.answered(open);
     return this.toRunning(won, open.deadline, probes);
   }
 
@@ -223,7 +221,6 @@ export class LongClaims {
       crashPoint('before_claim');
       const won = await store.claimExclusive(this.collections, row._id, place, claim);
       crashPoint('after_claim');
-      this.answered(open);
       if (won === 'taken') return [];
       taken.add(place);
       if (won !== 'busy') return this.toRunning([won], open.deadline, probes);
@@ -239,10 +236,6 @@ export class LongClaims {
     const open = { ids, token, deadline };
     this.unanswered.push(open);
     return { claim: { pod: this.pod.id, token, now, until: new Date(now.getTime() + lease_ms) }, open };
-  }
-
-  private answered(claim: Unanswered): void {
-    this.unanswered = this.unanswered.filter((each) => each !== claim);
   }
 
   private toRunning(
