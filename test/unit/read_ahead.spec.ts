@@ -10,7 +10,7 @@ describe('candidates read ahead', () => {
   let clock: FakeClock;
   let ahead: ReadAhead;
   let reads: number;
-  const row = { _id: new Types.ObjectId(), target: T, code: 'c', priority: 5, next_run_at: new Date(0) } as DueRow;
+  const row = { _id: new Types.ObjectId(), target: T, code: 'c', priority: 1, next_run_at: new Date(0) } as DueRow;
   const read = (): Promise<DueRow[]> => {
     reads++;
     return Promise.resolve([row]);
