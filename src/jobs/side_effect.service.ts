@@ -143,17 +143,13 @@ export class SideEffectService {
     const given = rows.filter((row) => !row.generated_key);
     const keys = given.map((row) => row.dedupe_key);
     const targets = new Set(given.map((row) => row.target));
-    // Nobody may run a foreign transaction again; and an attempt that runs again must not be lost for the same reason.
+    // Nobody may run a foreign transaction again. An attempt that runs again must not be lost for the same reason, and tells
+    // by its look that a known key was met.
     const look = !(tx instanceof Tx) || tx.again || this.knownKeys.expected(targets);
-    try {
-      const inserted = await inSession(tx, () => insertInTransaction(this.collections, rows, keys, tx.session, look));
-      if (inserted.includes(false)) this.knownKeys.met(targets);
-      else if (rows.length > 1) this.knownKeys.metNone(targets);
-      return inserted;
-    } catch (error) {
-      this.knownKeys.met(targets);
-      throw error;
-    }
+    const inserted = await inSession(tx, () => insertInTransaction(this.collections, rows, keys, tx.session, look));
+    if (inserted.includes(false)) this.knownKeys.met(targets);
+    else if (rows.length > 1) this.knownKeys.metNone(targets);
+    return inserted;
   }
 
   private announce(rows: JobDoc[], tx: Tx | ForeignTx | undefined): void {

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { inTransaction } from '../../src/common/utils/transaction.js';
+import { inTransaction, outsideTransaction } from '../../src/common/utils/transaction.js';
 import { partitionOf } from '../../src/jobs/policy/partition.js';
 import type { EnqueueResult } from '../../src/jobs/side_effect.service.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
@@ -260,14 +260,14 @@ describe('enqueue', () => {
     const items = (...keys: string[]): { target: string; payload: number; dedupe_key: string }[] =>
       keys.map((dedupe_key) => ({ target: 'test:send', payload: 1, dedupe_key }));
     let run = 0;
-    beforeEach(async () => {
-      run++;
+    const fresh = async (name: string): Promise<void> => {
       for (let batch = 0; batch < 50; batch++) {
         await inTransaction(pod.connection, (tx) =>
-          pod.sideEffect.enqueueMany(items(`${run}:${batch}:a`, `${run}:${batch}:b`), tx),
+          pod.sideEffect.enqueueMany(items(`${name}:${batch}:a`, `${name}:${batch}:b`), tx),
         );
       }
-    });
+    };
+    beforeEach(() => fresh(String(++run)));
 
     it('are inserted without a look', async () => {
       const work = (): Promise<unknown> =>
@@ -300,6 +300,15 @@ describe('enqueue', () => {
         await pod.sideEffect.enqueueMany(items(`${run}:7:a`, 'new'), tx).catch(handle);
       });
       expect(await pod.jobs.countDocuments({ dedupe_key: 'new' })).toBe(1);
+    });
+
+    it('lose one attempt at most, whatever others enqueue before the next', async () => {
+      let attempts = 0;
+      await inTransaction(pod.connection, async (tx) => {
+        if (++attempts === 2) await outsideTransaction(() => fresh(`${run}:again`));
+        await pod.sideEffect.enqueueMany(items(`${run}:7:a`, 'new'), tx);
+      });
+      expect(attempts).toBe(2);
     });
 
     it('are looked for in a transaction of somebody else, which nobody may run again', async () => {
