@@ -48,6 +48,8 @@ export function parseCron(
   const zone = timeZone(timezone, fields.timezone);
   const wall = wallClock(expression, fields.cron);
   const next = (after: number): number => {
+    const soon = wall.everyHour ? nextWithoutChange(wall, zone, after) : undefined;
+    if (soon !== undefined) return soon;
     const first = nextFirstShown(wall, zone, after);
     return wall.everyHour ? Math.min(first, nextShownAgain(wall, zone, after, first)) : first;
   };
@@ -107,6 +109,16 @@ function nextFirstShown(wall: WallClock, zone: TimeZone, after: number): number 
     const instant = firstInstantOf(zone, shown);
     if (instant > after) return instant;
   }
+}
+
+/**
+ * The next slot of an expression that runs in every hour, where the clocks do not change before it. In an hour that comes
+ * twice the search for what is shown for the first time would go through all of its slots, on the event loop.
+ */
+function nextWithoutChange(wall: WallClock, zone: TimeZone, after: number): number | undefined {
+  const offset = zone.offsetAt(after);
+  const instant = wall.next(after + offset) - offset;
+  return zone.offsetAt(instant) === offset ? instant : undefined;
 }
 
 /** The first slot after `after` on the second pass through a repeated hour; `otherwise` where there is none before it. */
