@@ -15,7 +15,7 @@ describe('claims of the long lane', () => {
 
   async function pod(): Promise<TestPod> {
     seen = [];
-    const handler = async (job: Job): Promise<void> => void seen.push(String(job.payload));
+    const handler = async (job: Job): Promise<void> => void seen.push(job.payload as string);
     const targets: JobTargetOptions[] = [
       { name: T, lane: 'long', delivery_mode: 'at_most_once', handler },
       { name: ALONE, lane: 'long', exclusive: true, handler },
