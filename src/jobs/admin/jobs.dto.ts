@@ -147,6 +147,9 @@ export class JobDetailDto {
   @ApiProperty({ type: String, example: 'delivery_order_changed_retail:DO-0001:3' })
   dedupe_key: string;
 
+  @ApiPropertyOptional({ type: Boolean, description: 'The `dedupe_key` was made up: nobody gave one', example: true })
+  generated_key?: boolean;
+
   @ApiProperty({ enum: STATUSES, enumName: 'JobStatus', example: 'DEAD' })
   status: JobStatus;
 

@@ -87,6 +87,8 @@ export class DurableDatabase {
     // The one that looks after the others first: it would end them in order.
     for (const each of [pid, ...backends.map((backend) => backend.pid)]) kill(each);
     while ([this.postgres!, ...backends].some(isAlive)) await sleep(10);
+    // It names a process that is dead, but that its parent may not have taken note of yet: a server would not start then.
+    rmSync(join(this.root, this.data, 'postmaster.pid'), { force: true });
     this.postgres = undefined;
   }
 
