@@ -8,6 +8,8 @@ export interface Scenario {
   readonly about: string;
   /** Pods that run at the beginning, and at the end. Default 2. */
   readonly pods?: number;
+  /** Nothing is done to a process or to its connection to the database: nothing may run twice, be reclaimed or die of it. */
+  readonly calm?: boolean;
   /** Why it cannot be tried on this machine. */
   unavailable?(): string | undefined;
   /** Runs on a server of its own, which it may kill: `world.server`. */

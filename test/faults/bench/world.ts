@@ -29,6 +29,8 @@ export class World {
   readonly faults: string[] = [];
   /** Rows an admin laid hands on, by id: afterwards they may be gone. */
   readonly touched: { id: string; n: string }[] = [];
+  /** Rows that an admin took away (cancel, skip) and that were seen gone, with the machine's time of that look. */
+  readonly removed: { n: string; at: number }[] = [];
   /** What the scenario itself found broken. */
   readonly violations: Violation[] = [];
   /** Rows that may be DEAD at the end though their mode and behaviour do not say so. */
