@@ -47,6 +47,11 @@ const kinds = (evidence: Partial<Evidence>): string[] =>
     unreleased: 0,
     pods: [],
     expectDead: () => false,
+    calm: false,
+    removed: [],
+    terms: [],
+    schedules: [],
+    slot_rows: [],
     ...evidence,
   }).map(({ invariant }) => invariant);
 

@@ -36,6 +36,31 @@ export interface Evidence {
   pods: readonly PodStory[];
   /** Rows that may be DEAD though nothing was wrong with them beside the faults (poison and the like). */
   expectDead(row: ProducedRow): boolean;
+  /** Nothing was done to a process or to its connection to the database. */
+  calm: boolean;
+  /** Rows that an admin took away and that were seen gone, with the machine's time of that look. */
+  removed: readonly { n: string; at: number }[];
+  /** Terms in the order in which the sampler first saw them, `at`: when the look that saw it was over. */
+  terms: readonly { partition: number; term: string; at: number }[];
+  /** Per schedule: every `last_slot_at` that was ever seen, slots it told as skipped, and when it is to run next. */
+  schedules: readonly ScheduleStory[];
+  /** Rows of schedules that are left. */
+  slot_rows: readonly SlotRow[];
+}
+
+/** Times are ISO. */
+export interface ScheduleStory {
+  code: string;
+  slots: readonly string[];
+  skipped: readonly string[];
+  next_run_at?: string;
+}
+
+export interface SlotRow {
+  id: string;
+  code: string;
+  slot: string;
+  status: string;
 }
 
 export interface PodStory {

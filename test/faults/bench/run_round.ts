@@ -125,6 +125,11 @@ async function gather(world: World): Promise<Evidence> {
     unreleased: await connection.collection('job_partitions').countDocuments(busy),
     pods: world.pods.map((pod) => storyOf(pod, lines)),
     expectDead: world.expectDead,
+    calm: false,
+    removed: [],
+    terms: [],
+    schedules: [],
+    slot_rows: [],
   };
 }
 
