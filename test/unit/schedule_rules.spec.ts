@@ -126,6 +126,7 @@ describe('a run that starts late', () => {
     ['took most of the wait', run('00:00:00', 12), 'previous_slot_running'],
     ['ended before the slot was due', run('00:00:00', 9), 'late'],
     ['ended within the grace time, long ago', run('00:00:00', 10.5), 'late'],
+    ['starts only now, by the clock of another pod', run('00:25:00', 1), 'late'],
   ])('when the run before %s (%j) the reason is %s', (_, lastRun, reason) => {
     expect(decide({ lastRun })).toBe(reason);
   });
