@@ -46,9 +46,21 @@ export async function openSchedules(connection: Connection): Promise<SchedulesCo
   };
 }
 
-/** What a slot is computed from; a write with this filter fails when any of it changed since it was read. */
-function unchanged({ code, cron, timezone, cron_override, enabled }: ScheduleDoc): mongo.Filter<ScheduleDoc> {
-  return { code, cron, timezone, enabled, cron_override: cron_override ?? { $exists: false } };
+/**
+ * What a slot is computed from; a write with this filter fails when any of it changed since it was read. `last_slot_at`
+ * as well: a tick that decided about a slot meanwhile changed nothing else that an admin or a boot looks at, and the
+ * slot would come due again after it ran. A stored `null` is matched as it stands.
+ */
+function unchanged(row: ScheduleDoc): mongo.Filter<ScheduleDoc> {
+  const { code, cron, timezone, enabled } = row;
+  return {
+    code,
+    cron,
+    timezone,
+    enabled,
+    cron_override: row.cron_override === undefined ? { $exists: false } : row.cron_override,
+    last_slot_at: row.last_slot_at ?? { $exists: false },
+  };
 }
 
 export function allSchedules({ schedules }: SchedulesCollections): Promise<ScheduleDoc[]> {

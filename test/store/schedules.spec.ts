@@ -5,7 +5,13 @@ import { SCHEDULE_INDEXES } from '../../src/schedules/schedules.schema.js';
 import { Schedule } from '../../src/schedules/schedule.decorator.js';
 import type { SlotRun } from '../../src/schedules/schedule_declaration.js';
 import { SchedulesModule } from '../../src/schedules/schedules.module.js';
-import { advance, recordSkip, schedulesUpTo } from '../../src/schedules/schedules.store.js';
+import {
+  advance,
+  changeSchedule,
+  recordSkip,
+  schedulesUpTo,
+  updateDeclared,
+} from '../../src/schedules/schedules.store.js';
 import { inTransaction } from '../../src/common/utils/transaction.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
@@ -712,7 +718,82 @@ describe('schedules', () => {
     });
   });
 
+  describe('a change that was computed before a tick decided about the slot', () => {
+    /** Holds the next write of the admin's change until the test lets it go; says when it is held. */
+    const holdChange = ({ collections }: SchedulePod): { held: Promise<void>; release(): void } => {
+      const { schedules } = collections;
+      const write = schedules.findOneAndUpdate.bind(schedules) as (...args: unknown[]) => Promise<unknown>;
+      let release = (): void => undefined;
+      let arrived = (): void => undefined;
+      const open = new Promise<void>((resolve) => (release = resolve));
+      const held = new Promise<void>((resolve) => (arrived = resolve));
+      schedules.findOneAndUpdate = (async (...args: unknown[]) => {
+        schedules.findOneAndUpdate = write as never;
+        arrived();
+        await open;
+        return write(...args);
+      }) as never;
+      return { held, release: () => release() };
+    };
+
+    it.each([
+      ['an override', '0 */1 * * *', (pod: SchedulePod) => pod.admin.override('hourly', '0 */1 * * *', 'test')],
+      ['the end of an override', undefined, (pod: SchedulePod) => pod.admin.clearOverride('hourly', 'test')],
+    ])('%s does not bring back the slot that ran', async (_, cron_override, change) => {
+      const declaration = slots.declaration('hourly', '0 * * * *');
+      const [stalled, live] = [await boot(declaration), await boot(declaration)];
+      if (!cron_override) await live.admin.override('hourly', '0 */1 * * *', 'test');
+      clock.advance(HOUR - SECOND);
+      const { held, release } = holdChange(stalled);
+      const changing = change(stalled);
+      await held;
+      clock.advance(SECOND);
+      await live.tick.tickOnce();
+      await live.pod.drain();
+      release();
+      await changing;
+      await live.tick.tickOnce();
+      await live.pod.drain();
+      expect(slots.times).toEqual(['01:00:00']);
+      const row = await live.row('hourly');
+      expect(row.next_run_at).toEqual(at('02:00:00'));
+      expect(row.cron_override).toBe(cron_override);
+    });
+  });
+
   describe('the store', () => {
+    it.each([
+      ['its expression', { cron: '30 * * * *' }],
+      ['its zone', { timezone: 'Europe/Berlin' }],
+      ['its override', { cron_override: '30 * * * *' }],
+      ['whether it is enabled', { enabled: false }],
+      ['the newest slot that was decided about', { last_slot_at: at('01:00:00') }],
+    ])('changes nothing of a row where somebody changed %s since it was read', async (_, change) => {
+      const { pod, collections, row } = await boot(slots.declaration('hourly', '0 * * * *'));
+      const seen = await row('hourly');
+      await collections.schedules.updateOne({ code: 'hourly' }, { $set: change });
+      const before = await row('hourly');
+      const wish = { enabled: true, next_run_at: at('00:59:00') };
+      const byAdmin = await inTransaction(pod.connection, ({ session }) =>
+        changeSchedule(collections, seen, wish, clock.now(), session),
+      );
+      const { code, cron, timezone, missed_slot_policy } = seen;
+      const declared = { code, cron, timezone, missed_slot_policy, retry_count: 9 };
+      const byBoot = await updateDeclared(collections, seen, declared, at('00:59:00'), clock.now());
+      expect([byAdmin, byBoot]).toEqual([null, false]);
+      expect(await row('hourly')).toEqual(before);
+    });
+
+    it('changes a row whose override somebody set to null: it keeps no pod from booting', async () => {
+      const first = await boot(slots.declaration('hourly', '0 * * * *'));
+      await first.collections.schedules.updateOne({ code: 'hourly' }, { $set: { cron_override: null as never } });
+      await first.pod.close();
+      const { admin, row } = await boot(slots.declaration('hourly', '0 * * * *', { retry_count: 7 }));
+      expect(await row('hourly')).toMatchObject({ retry_count: 7 });
+      await admin.clearOverride('hourly', 'test');
+      expect(await row('hourly')).not.toHaveProperty('cron_override');
+    });
+
     it('an older skip leaves the newer one and its reason', async () => {
       const { collections, row } = await boot(slots.declaration('hourly', '0 * * * *'));
       await recordSkip(collections, 'hourly', at('02:00:00'), 'late');
