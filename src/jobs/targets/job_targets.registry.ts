@@ -28,7 +28,7 @@ export interface JobTargetOptions {
   concurrency?: number;
   /** Fast lane: bytes of one batch. Default `fast_lane.batch_bytes`. */
   batch_bytes?: number;
-  /** Longest run, in ms. Default the lane's `timeout_ms`; on the fast lane that is the most, too. */
+  /** Longest run, in ms, up to 30 days. Default the lane's `timeout_ms`; on the fast lane that is the most, too. */
   timeout_ms?: number;
   /** Answered failures that make a row DEAD. Default: one more than there are retry delays. */
   max_attempts?: number;
@@ -43,13 +43,16 @@ export interface JobTargetOptions {
   lossy?: boolean;
   /** Long lane: at most one RUNNING row per code, over all pods. The same as `max_running: 1`. */
   exclusive?: boolean;
-  /** Long lane: at most this many RUNNING rows per code, over all pods. */
+  /** Long lane: at most this many RUNNING rows per code, over all pods; 1 to 10,000. */
   max_running?: number;
   /** At most so many starts per rate key in any window, over all pods; what is too many waits, at no attempt. */
   rate_limit?: RateLimit;
-  /** Keeps finished rows as DONE for this long, so that their `dedupe_key` goes on rejecting replays. Default: deleted. */
+  /**
+   * Keeps finished rows as DONE for this long, in ms up to 10 years, so that their `dedupe_key` goes on rejecting replays.
+   * Default: deleted.
+   */
   keep_done_ms?: number;
-  /** Lets DEAD rows expire after this long. Default: they stay. */
+  /** Lets DEAD rows expire after this long, in ms up to 10 years. Default: they stay for ever. */
   keep_dead_ms?: number;
   /**
    * Called when a row of this target goes DEAD, in that very transaction: what it writes or enqueues with `tx` exists if
@@ -93,6 +96,16 @@ export function rulesFor(target: RegisteredTarget, code: string): OutcomeRules {
     retry: own?.retry ?? target.retry,
   };
 }
+
+const DAY_MS = 24 * 3600 * 1000;
+
+/** Beyond these a row's dates, or the list of a code's places, could not be made: bson stores an invalid date as 1970. */
+const MOST: Readonly<Partial<Record<keyof RegisteredTarget, number>>> = {
+  timeout_ms: 30 * DAY_MS,
+  max_running: 10_000,
+  keep_done_ms: 3650 * DAY_MS,
+  keep_dead_ms: 3650 * DAY_MS,
+};
 
 const NOT_FOR_LOSSY = [
   'batch_handler',
@@ -215,8 +228,9 @@ export class JobTargetsRegistry {
     const numbers = ['max_in_flight', 'concurrency', 'batch_bytes', 'timeout_ms', 'max_attempts'] as const;
     for (const field of [...numbers, 'max_running', 'keep_done_ms', 'keep_dead_ms'] as const) {
       const value = target[field];
-      if (value !== undefined && (!Number.isSafeInteger(value) || value < 1)) {
-        throw invalid(name, field, `expected a whole number from 1, got ${value}`);
+      const most = MOST[field];
+      if (value !== undefined && (!Number.isSafeInteger(value) || value < 1 || value > (most ?? value))) {
+        throw invalid(name, field, `expected a whole number from 1${most ? ` to ${most}` : ''}, got ${value}`);
       }
     }
     const fault = retryPolicyFault(target.retry);
