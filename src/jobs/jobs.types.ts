@@ -33,6 +33,8 @@ export interface Job<Payload = JsonValue> {
   readonly headers: Readonly<Record<string, string>>;
   /** Answered failures so far. */
   readonly attempts: number;
+  /** When an admin last brought it back from DEAD; missing for a job that was never DEAD, or only waits for a retry. */
+  readonly retried_at?: Date;
   readonly trace_id?: string;
   readonly traceparent?: string;
   readonly actor?: Readonly<Record<string, unknown>>;

@@ -30,8 +30,9 @@ export class SlotRunner {
   async run(declared: DeclaredFields, handler: ScheduleHandler, job: Job, ctx: JobContext): Promise<void> {
     const payload = job.payload as unknown as SlotPayload;
     const slot = new Date(payload.slot);
-    // A retry is late by nature: only the first run of a slot is held to its time.
-    const reason = payload.run_now || ctx.attempt > 1 ? undefined : await this.skipReason(declared, slot);
+    // A retry is late by nature, an admin's as well: only the first run of a slot is held to its time.
+    const exempt = payload.run_now || ctx.attempt > 1 || job.retried_at !== undefined;
+    const reason = exempt ? undefined : await this.skipReason(declared, slot);
     if (reason) return this.skip(declared.code, slot, reason);
     const at = this.clock.now();
     const started = this.clock.monotonic();

@@ -2,6 +2,9 @@
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable, Scope } from '@nestjs/common';
 import { SCHEDULE_INDEXES } from '../../src/schedules/schedules.schema.js';
+import { reviveSlice } from '../../src/jobs/store/admin_bulk.store.js';
+import { reviveDead } from '../../src/jobs/store/admin_change.store.js';
+import type { JobDoc } from '../../src/jobs/store/jobs.schema.js';
 import { Schedule } from '../../src/schedules/schedule.decorator.js';
 import type { SlotRun } from '../../src/schedules/schedule_declaration.js';
 import { SchedulesModule } from '../../src/schedules/schedules.module.js';
@@ -665,6 +668,36 @@ describe('schedules', () => {
       await all.pod.drain();
       expect(slots.times).toEqual(['00:05:00', '00:05:00']);
       expect((await all.row('five')).last_skipped_at).toBeUndefined();
+    });
+
+    const retryOne = ({ pod }: SchedulePod, id: JobDoc['_id']) =>
+      inTransaction(pod.connection, ({ session }) => reviveDead(session, pod.collections, id, clock.now()));
+    const retryMany = ({ pod }: SchedulePod, id: JobDoc['_id']) =>
+      inTransaction(pod.connection, ({ session }) => reviveSlice(session, pod.collections, [id], clock.now()));
+
+    it.each([
+      ['skip, by itself', 'skip', retryOne],
+      ['skip, in bulk', 'skip', retryMany],
+      ['run_once while a newer slot waits, by itself', 'run_once', retryOne],
+      ['run_once while a newer slot waits, in bulk', 'run_once', retryMany],
+    ] as const)('of a DEAD slot that an admin retries is not held to its time: %s', async (_, policy, retry) => {
+      const all = await boot(slots.declaration('five', '*/5 * * * *', { retry_count: 1, missed_slot_policy: policy }));
+      slots.work = () => {
+        throw new Error('no');
+      };
+      await due(all, 5 * MINUTE);
+      await all.pod.drain();
+      const [dead] = await slotRows(all.pod);
+      expect(dead).toMatchObject({ status: 'DEAD' });
+      slots.work = () => undefined;
+      clock.advance(2 * MINUTE);
+      await retry(all, dead!._id);
+      if (policy === 'run_once') await due(all, 3 * MINUTE);
+      await all.pod.drain();
+      expect(slots.times.filter((time) => time === '00:05:00')).toHaveLength(2);
+      expect(slots.runs.find(({ job }) => job.retried_at)).toMatchObject({ ctx: { attempt: 1 } });
+      expect(await all.row('five')).not.toHaveProperty('last_skip_reason');
+      expect(await all.pod.jobs.countDocuments()).toBe(0);
     });
 
     it('an admin asked for is an extra one: never late, and no slot', async () => {

@@ -183,6 +183,9 @@ export class JobDetailDto {
   @ApiPropertyOptional({ type: CancelRequestDto })
   cancel_requested?: CancelRequestDto;
 
+  @ApiPropertyOptional({ type: Date, description: 'When an admin last brought it back from DEAD' })
+  retried_at?: Date;
+
   @ApiPropertyOptional({ type: Date, description: 'When it went DEAD or DONE' })
   closed_at?: Date;
 

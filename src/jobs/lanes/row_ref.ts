@@ -19,6 +19,7 @@ export function toJob(row: JobDoc): Job {
     dedupe_key: row.dedupe_key,
     headers: row.headers ?? {},
     attempts: row.attempts,
+    ...(row.retried_at !== undefined && { retried_at: row.retried_at }),
     ...(row.trace_id !== undefined && { trace_id: row.trace_id }),
     ...(row.traceparent !== undefined && { traceparent: row.traceparent }),
     ...(row.actor !== undefined && { actor: row.actor }),

@@ -4,7 +4,7 @@
  */
 import { oneBatch } from '../../common/utils/one_batch.js';
 import type { ClientSession, mongo, Types } from 'mongoose';
-import { REVIVED } from './admin_change.store.js';
+import { revival } from './admin_change.store.js';
 import { countWithin, findWithin, type Found, type Look } from './bounded_look.store.js';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
@@ -77,11 +77,7 @@ export async function reviveSlice(
   ids: readonly Types.ObjectId[],
   now: Date,
 ): Promise<number> {
-  const result = await jobs.updateMany(
-    { _id: { $in: [...ids] }, status: 'DEAD' },
-    { $set: { ...REVIVED.state, next_run_at: now, updated_at: now }, $unset: REVIVED.ended },
-    { session },
-  );
+  const result = await jobs.updateMany({ _id: { $in: [...ids] }, status: 'DEAD' }, revival(now), { session });
   return result.modifiedCount;
 }
 

@@ -32,11 +32,17 @@ export async function readRow(
   return ((await jobs.findOne({ _id }, { session, projection: LISTED })) as ListedJob | null) ?? undefined;
 }
 
-/** A fresh budget. `outcome_token` stays: without it a takeover would take the row for one in flight under its old mark. */
-export const REVIVED = {
-  state: { status: 'PENDING', attempts: 0, crashes: 0 },
-  ended: { ...CLAIM_FIELDS, closed_at: '', expire_at: '', cancel_requested: '' },
-} as const;
+/**
+ * What makes a DEAD row wait again, with a fresh budget. `retried_at` tells its run from a first one, which the budget no
+ * longer does: a slot's would count as late, and be deleted without its handler. `outcome_token` stays: without it a
+ * takeover would take the row for one in flight under its old mark.
+ */
+export function revival(now: Date): { $set: Partial<JobDoc>; $unset: typeof ENDED } {
+  const fresh = { status: 'PENDING', attempts: 0, crashes: 0 } as const;
+  return { $set: { ...fresh, next_run_at: now, retried_at: now, updated_at: now }, $unset: ENDED };
+}
+
+const ENDED = { ...CLAIM_FIELDS, closed_at: '', expire_at: '', cancel_requested: '' } as const;
 
 /** DEAD to PENDING; nothing when the row is not DEAD (any more). */
 export async function reviveDead(
@@ -45,11 +51,11 @@ export async function reviveDead(
   _id: Types.ObjectId,
   now: Date,
 ): Promise<ListedJob | undefined> {
-  const row = await jobs.findOneAndUpdate(
-    { _id, status: 'DEAD' },
-    { $set: { ...REVIVED.state, next_run_at: now, updated_at: now }, $unset: REVIVED.ended },
-    { session, returnDocument: 'after', projection: LISTED },
-  );
+  const row = await jobs.findOneAndUpdate({ _id, status: 'DEAD' }, revival(now), {
+    session,
+    returnDocument: 'after',
+    projection: LISTED,
+  });
   return (row as ListedJob | null) ?? undefined;
 }
 

@@ -58,6 +58,8 @@ export interface JobDoc {
   progress?: JobProgress;
   /** An admin wants this RUNNING row gone: its handler's signal aborts, and however the run ends the row is removed. */
   cancel_requested?: CancelRequest;
+  /** When an admin last brought the row back from DEAD: its runs since then were asked for, whatever its time. */
+  retried_at?: Date;
   /** When the row went DEAD or DONE. */
   closed_at?: Date;
   /** Set only where retention is switched on; the TTL index deletes the row then. */
