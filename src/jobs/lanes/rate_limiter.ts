@@ -57,11 +57,14 @@ export class RateLimiter {
     };
   }
 
-  /** Long lane: claimed rows that got no slot are told so, and go back without having run. */
+  /**
+   * Long lane: claimed rows that got no slot are told so, and go back without having run. Those that are to go back for
+   * another reason ask for none, and keep their reason.
+   */
   async judgeClaimed(rows: readonly RunningRow[]): Promise<void> {
     const byTarget = new Map<RegisteredTarget, RunningRow[]>();
     for (const running of rows) {
-      if (!running.target.rate_limit) continue;
+      if (!running.target.rate_limit || running.refusal) continue;
       byTarget.set(running.target, [...(byTarget.get(running.target) ?? []), running]);
     }
     await Promise.all(

@@ -24,7 +24,7 @@ export class RunningRow {
   /** The handler has come back; only the outcome is still to be written. */
   ended = false;
   calledOff: RunCalledOff['why'] | undefined;
-  /** It got no slot of its rate limit: how it ends without having started. */
+  /** It is not its turn, or it got no slot of its rate limit: how it ends without having started. */
   refusal: RunResult | undefined;
   /** Monotonic time after which its slot is stale. */
   startBy = Infinity;
