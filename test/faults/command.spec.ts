@@ -12,6 +12,7 @@ const report = (change: Partial<RoundReport> = {}): RoundReport => ({
   scenario: 'poison',
   seed: '1',
   length: 1,
+  code: 'c1',
   rows: 10,
   runs: 12,
   faults: 2,

@@ -1,7 +1,7 @@
 /**
  * What really happened, outside of the engine: one append-only file per process, written line by line and synchronously,
  * so that a line stands before the step that follows it and outlives a SIGKILL. Times are of the machine's monotonic
- * clock, which all its processes share.
+ * clock, which all its processes share. Slots of schedules come whatever happens: they have a file of their own.
  */
 import { mkdirSync, openSync, readdirSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -50,6 +50,8 @@ export const machineMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 export class Ledger {
   private readonly file: number;
+  private readonly slots: number;
+  private readonly slotRuns = new Set<number>();
 
   constructor(
     folder: string,
@@ -57,22 +59,34 @@ export class Ledger {
   ) {
     mkdirSync(folder, { recursive: true });
     this.file = openSync(join(folder, `${pod}.ledger`), 'a');
+    this.slots = openSync(join(folder, `${pod}.slots`), 'a');
   }
 
   write(event: LedgerEvent): void {
-    writeSync(this.file, `${JSON.stringify({ at: machineMs(), pod: this.pod, ...event })}\n`);
+    const file = this.isOfSlot(event) ? this.slots : this.file;
+    writeSync(file, `${JSON.stringify({ at: machineMs(), pod: this.pod, ...event })}\n`);
+  }
+
+  private isOfSlot(event: LedgerEvent): boolean {
+    if (event.what === 'start' && event.slot !== undefined) this.slotRuns.add(event.run);
+    return (event.what === 'start' || event.what === 'end') && this.slotRuns.has(event.run);
   }
 }
 
-/** Grows with every line of every process. */
+/** Grows with every line of every process but those of slots. */
 export function ledgerBytes(folder: string): number {
   const names = readdirSync(folder).filter((name) => name.endsWith('.ledger'));
   return names.reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
 }
 
 /** All lines of all processes, oldest first. A last line that a kill cut short is left out. */
-export function readLedgers(folder: string): LedgerLine[] {
-  const names = readdirSync(folder).filter((name) => name.endsWith('.ledger'));
+export const readLedgers = (folder: string): LedgerLine[] => read(folder, ['.ledger', '.slots']);
+
+/** The starts and ends of slots alone. */
+export const readSlots = (folder: string): LedgerLine[] => read(folder, ['.slots']);
+
+function read(folder: string, kinds: readonly string[]): LedgerLine[] {
+  const names = readdirSync(folder).filter((name) => kinds.some((kind) => name.endsWith(kind)));
   const lines = names.flatMap((name) =>
     readFileSync(join(folder, name), 'utf8')
       .split('\n')

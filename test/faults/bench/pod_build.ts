@@ -33,15 +33,39 @@ export function podProgram(): string {
   return join(built, MAIN);
 }
 
-function build(): string {
-  const sources = FOLDERS.flatMap((folder) =>
-    readdirSync(join(CHECKOUT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.ts'))
-      .map((name) => join(folder, name)),
-  ).map((path) => ({ path, text: readFileSync(join(CHECKOUT, path), 'utf8') }));
+interface Source {
+  path: string;
+  text: string;
+}
+
+function sourcesOf(folders: readonly string[]): Source[] {
+  return folders
+    .flatMap((folder) =>
+      readdirSync(join(CHECKOUT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.ts') && !name.endsWith('.spec.ts'))
+        .map((name) => join(folder, name)),
+    )
+    .sort()
+    .map((path) => ({ path, text: readFileSync(join(CHECKOUT, path), 'utf8') }));
+}
+
+/** Tells sources apart by their names and what stands in them. */
+export function hashOf(sources: readonly Source[]): string {
   const hash = createHash('sha256');
-  for (const { path, text } of sources) hash.update(path).update(text);
-  const folder = join(CACHE, hash.digest('hex').slice(0, 16));
+  for (const { path, text } of sources) hash.update(JSON.stringify([path, text]));
+  return hash.digest('hex').slice(0, 16);
+}
+
+let code: string | undefined;
+
+/** Hash of what a round tries: the engine, the pods, and the scenarios with their judge. Taken once per process. */
+export function codeUnderTest(): string {
+  return (code ??= hashOf(sourcesOf(['src', 'test/faults'])));
+}
+
+function build(): string {
+  const sources = sourcesOf(FOLDERS);
+  const folder = join(CACHE, hashOf(sources));
   if (existsSync(folder)) return folder;
   prune();
   const draft = `${folder}.${randomUUID()}`;

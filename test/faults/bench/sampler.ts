@@ -1,10 +1,13 @@
 /**
  * Looks at the engine's collections ten times a second, past the proxies, and tells what must never be seen there. A
- * look is one read per collection, so each rule here speaks of one document alone.
+ * look is one read per collection, so each rule here speaks of one document alone. It also remembers what does not stay:
+ * the terms of partitions, and the slots that schedules decided about.
  */
 import type { Connection } from 'mongoose';
-import { machineMs } from './ledger.js';
 import type { JobDoc, PartitionDoc } from '../../../src/jobs/store/jobs.schema.js';
+import type { ScheduleDoc } from '../../../src/schedules/schedules.schema.js';
+import type { Evidence, ScheduleStory } from './invariants.js';
+import { machineMs } from './ledger.js';
 
 const EVERY_MS = 100;
 /** Of a large backlog a look takes long, and must not become the load itself. */
@@ -17,6 +20,8 @@ export function impossibleRow(row: SeenRow): string | undefined {
   const claim = [row.claimed_by, row.claim_token, row.lease_until, row.started_at];
   const claimed = claim.filter((field) => field !== undefined).length;
   if (!['fast', 'long'].includes(row.lane)) return 'a lane that nobody reads';
+  // Every write that ends a run is fenced by it, or takes it away.
+  if (row.status !== 'RUNNING' && row.cancel_requested !== undefined) return `${row.status} with a wish to cancel it`;
   switch (row.status) {
     case 'RUNNING':
       if (row.lane !== 'long') return 'RUNNING on the fast lane';
@@ -60,9 +65,53 @@ export function doubledCodes(rows: readonly SeenRow[]): string[] {
   });
 }
 
+/** Every term of every partition, in the order in which they were first seen. */
+export class SeenTerms {
+  readonly list: { partition: number; term: string; at: number }[] = [];
+  private readonly known = new Set<string>();
+
+  /** `at`: when the look that saw them was over. */
+  see(partitions: readonly Pick<PartitionDoc, 'partition' | 'lease_token'>[], at: number): void {
+    for (const { partition, lease_token } of partitions) {
+      if (lease_token === undefined || this.known.has(`${partition} ${lease_token}`)) continue;
+      this.known.add(`${partition} ${lease_token}`);
+      this.list.push({ partition, term: lease_token, at });
+    }
+  }
+}
+
+type SeenSchedule = Pick<ScheduleDoc, 'code' | 'last_slot_at' | 'last_skipped_at' | 'next_run_at'>;
+
+/** What schedules said of their slots. */
+export class SeenSchedules {
+  private readonly seen = new Map<string, { slots: Set<string>; skipped: Set<string>; next_run_at?: string }>();
+
+  see(schedules: readonly SeenSchedule[]): void {
+    for (const { code, last_slot_at, last_skipped_at, next_run_at } of schedules) {
+      const { slots, skipped } = this.seen.get(code) ?? { slots: new Set(), skipped: new Set() };
+      if (last_slot_at) slots.add(last_slot_at.toISOString());
+      if (last_skipped_at) skipped.add(last_skipped_at.toISOString());
+      this.seen.set(code, { slots, skipped, ...(next_run_at && { next_run_at: next_run_at.toISOString() }) });
+    }
+  }
+
+  get stories(): ScheduleStory[] {
+    return [...this.seen].map(([code, { slots, skipped, ...next }]) => ({
+      code,
+      slots: [...slots],
+      skipped: [...skipped],
+      ...next,
+    }));
+  }
+}
+
 export class Sampler {
   readonly found = new Map<string, string>();
   looks = 0;
+  /** Why the last look that failed did. */
+  failure: string | undefined;
+  private readonly seenTerms = new SeenTerms();
+  private readonly seenSchedules = new SeenSchedules();
   private timer: NodeJS.Timeout | undefined;
   private looking: Promise<void> = Promise.resolve();
   private busy = false;
@@ -70,13 +119,21 @@ export class Sampler {
 
   constructor(private readonly connection: Connection) {}
 
+  get terms(): Evidence['terms'] {
+    return this.seenTerms.list;
+  }
+
+  get schedules(): Evidence['schedules'] {
+    return this.seenSchedules.stories;
+  }
+
   start(): void {
     this.timer = setInterval(() => {
       const began = machineMs();
       if (this.busy || began < this.restUntil) return; // a slow machine looks less often, never twice at once
       this.busy = true;
       this.looking = this.look()
-        .catch(() => undefined)
+        .catch((error: unknown) => void (this.failure = String(error)))
         .finally(() => {
           this.busy = false;
           this.restUntil = machineMs() + REST_PER_LOOK * (machineMs() - began - EVERY_MS);
@@ -98,7 +155,12 @@ export class Sampler {
     for (const row of rows) this.note(impossibleRow(row as SeenRow), row);
     for (const fault of doubledCodes(rows as SeenRow[])) this.note(fault, {});
     const partitions = await this.connection.collection<PartitionDoc>('job_partitions').find().toArray();
+    this.seenTerms.see(partitions, machineMs());
     for (const partition of partitions) this.note(impossiblePartition(partition), partition);
+    const projection = { code: 1, last_slot_at: 1, last_skipped_at: 1, next_run_at: 1 } as const;
+    this.seenSchedules.see(
+      await this.connection.collection<ScheduleDoc>('schedules').find({}, { projection }).toArray(),
+    );
     this.looks++;
   }
 

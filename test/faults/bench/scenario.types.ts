@@ -29,6 +29,8 @@ export interface RoundReport {
   scenario: string;
   seed: string;
   length: number;
+  /** Hash of the sources that were run: those of the engine and of the bench. */
+  code: string;
   /** Rows whose transaction committed. */
   rows: number;
   runs: number;
