@@ -1,6 +1,13 @@
 /** The application of a pod of the bench: all lanes and delivery modes, schedules, the admin services, and a producer. */
 import 'reflect-metadata';
-import { Inject, Injectable, Module, type DynamicModule, type OnModuleInit } from '@nestjs/common';
+import {
+  Inject,
+  Injectable,
+  Module,
+  type DynamicModule,
+  type OnModuleDestroy,
+  type OnModuleInit,
+} from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { getConnectionToken, MongooseModule } from '@nestjs/mongoose';
 import type { Connection } from 'mongoose';
@@ -38,7 +45,7 @@ const SETTINGS = Symbol('settings');
 const LEDGER = Symbol('ledger');
 
 @Injectable()
-class Business implements OnModuleInit {
+class Business implements OnModuleInit, OnModuleDestroy {
   readonly pod: Surroundings;
   readonly producer: BenchProducer;
 
@@ -78,6 +85,11 @@ class Business implements OnModuleInit {
         handler: ({ slot, job }) => targets.slot(job, slot),
       });
     }
+  }
+
+  /** A clean stop cuts off no business. */
+  onModuleDestroy(): Promise<void> {
+    return this.producer.stop();
   }
 }
 

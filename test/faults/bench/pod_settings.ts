@@ -3,6 +3,8 @@ import type { JobsModuleOptions } from '../../../src/index.js';
 
 export const LEASE_MS = 3_000;
 export const PROBE_MS = 300;
+/** What runs at a clean stop may end within it. */
+export const SHUTDOWN_GRACE_MS = 5_000;
 
 export interface PodSettings {
   name: string;
@@ -31,6 +33,10 @@ export interface PodSettings {
   handler_ms?: number;
   /** The same for the long lane. */
   long_handler_ms?: number;
+  /** Longest run on the long lane. Default 2 s, less than a lease: no undisturbed run needs its claim renewed. */
+  long_timeout_ms?: number;
+  /** It knows a target with two places per code, and one with a rate limit. */
+  limits?: boolean;
 }
 
 export type ToPod =
@@ -42,8 +48,12 @@ export type ToPod =
 
 export type FromPod = { is: 'ready' } | { is: 'done'; call: number; error?: string };
 
-/** What a row's handler does. */
-export type Behaviour = 'ok' | 'slow' | 'fail_once' | 'fail_twice' | 'away_once' | 'complete' | 'reject' | 'poison';
+/**
+ * What a row's handler does. `hang`: its first run on a pod does not come back within its time. `lengthy`: it takes more
+ * than two leases, and needs a `long_timeout_ms` to match.
+ */
+export type Behaviour =
+  'ok' | 'slow' | 'lengthy' | 'hang' | 'fail_once' | 'fail_twice' | 'away_once' | 'complete' | 'reject' | 'poison';
 
 export interface PlannedRow {
   n: string;
@@ -57,15 +67,18 @@ export interface PlannedRow {
 /** Longest run on the fast lane: Kafka's own deadlines must fit in. */
 export const fastTimeoutMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => (kafka ? 2_200 : 1_000);
 
-type Told = Pick<PodSettings, 'max_crashes' | 'kafka' | 'redis_url'>;
+/** How long a pod that says nothing keeps its partitions. */
+export const termMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => LEASE_MS + (kafka ? 1_500 : 0);
 
-export function engineOptions({ max_crashes, kafka, redis_url }: Told): JobsModuleOptions {
+type Told = Pick<PodSettings, 'max_crashes' | 'kafka' | 'redis_url' | 'long_timeout_ms'>;
+
+export function engineOptions({ max_crashes, kafka, redis_url, long_timeout_ms = 2_000 }: Told): JobsModuleOptions {
   return {
     workers: 'on',
     ...(redis_url && { redis: { url: redis_url } }),
     partitions: 8,
     max_crashes,
-    shutdown_grace_ms: 5_000,
+    shutdown_grace_ms: SHUTDOWN_GRACE_MS,
     fast_lane: {
       batch_size: 20,
       timeout_ms: fastTimeoutMs({ kafka }),
@@ -77,13 +90,13 @@ export function engineOptions({ max_crashes, kafka, redis_url }: Told): JobsModu
       slots: 4,
       lease_ms: LEASE_MS,
       renew_ms: 500,
-      timeout_ms: 2_000,
+      timeout_ms: long_timeout_ms,
       idle_poll_ms: [200, 400],
       error_poll_ms: 100,
       sweep_ms: 300,
       cancel_check_ms: 500,
     },
-    lease: { ttl_ms: LEASE_MS + (kafka ? 1_500 : 0), heartbeat_ms: 500, margin_ms: 200, worker_ttl_ms: LEASE_MS },
+    lease: { ttl_ms: termMs({ kafka }), heartbeat_ms: 500, margin_ms: 200, worker_ttl_ms: LEASE_MS },
     retry: { delays_ms: [100, 200, 400], jitter: 0.1 },
     pause: { probe_ms: PROBE_MS },
   };
@@ -93,6 +106,12 @@ export const FAST_TARGETS = ['fast:at_most_once', 'fast:at_least_once', 'fast:ba
 export const LONG_TARGETS = ['long:at_most_once', 'long:at_least_once', 'long:exclusive'] as const;
 /** Twice, so that they get a good share of the rows. */
 export const KAFKA_TARGETS = ['kafka:once', 'kafka:again', 'kafka:once', 'kafka:again'] as const;
+/** A code has two places. */
+export const PAIR_TARGET = 'long:pair';
+/** So many starts in any window. */
+export const LIMITED_TARGET = 'fast:limited';
+export const LIMIT = { limit: 3, window_ms: 1_500 };
+export const LENGTHY_MS = 7_000;
 export const NEW_TARGET = 'fast:new';
 export const LOSSY_TARGET = 'lossy:seen';
 export const EXCLUSIVE_CODES = ['x1', 'x2'] as const;

@@ -15,7 +15,18 @@ import { partitionOf } from '../../../src/jobs/policy/partition.js';
 import type { ClaimKeeper } from '../../../src/jobs/lanes/claim_keeper.js';
 import type { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
 import type { Ending, Ledger } from './ledger.js';
-import { fastTimeoutMs, LOSSY_TARGET, NEW_TARGET, type Behaviour, type PodSettings } from './pod_settings.js';
+import {
+  fastTimeoutMs,
+  isLossy,
+  LENGTHY_MS,
+  LIMIT,
+  LIMITED_TARGET,
+  LOSSY_TARGET,
+  NEW_TARGET,
+  PAIR_TARGET,
+  type Behaviour,
+  type PodSettings,
+} from './pod_settings.js';
 
 const PARTITIONS = 8;
 
@@ -36,6 +47,7 @@ export interface Surroundings {
 export class BenchTargets {
   private runs = 0;
   private readonly awayOnce = new Set<string>();
+  private readonly hungOnce = new Set<string>();
 
   constructor(private readonly pod: Surroundings) {}
 
@@ -54,10 +66,19 @@ export class BenchTargets {
       { name: 'long:at_most_once', lane: 'long', delivery_mode: 'at_most_once', handler },
       { name: 'long:at_least_once', lane: 'long', delivery_mode: 'at_least_once', handler, on_dead },
       { name: 'long:exclusive', lane: 'long', delivery_mode: 'at_least_once', exclusive: true, handler },
+      ...(this.pod.settings.limits ? this.limited(handler) : []),
       ...(this.pod.settings.version >= 2
         ? [{ name: NEW_TARGET, lane: 'fast', delivery_mode: 'at_least_once', handler } as const]
         : []),
       ...(this.pod.settings.redis_url ? [{ name: LOSSY_TARGET, lane: 'fast', lossy: true, handler } as const] : []),
+    ];
+  }
+
+  private limited(handler: JobTargetOptions['handler']): JobTargetOptions[] {
+    const rate_limit = { key: () => LIMITED_TARGET, ...LIMIT };
+    return [
+      { name: PAIR_TARGET, lane: 'long', delivery_mode: 'at_least_once', max_running: 2, handler: handler! },
+      { name: LIMITED_TARGET, lane: 'fast', delivery_mode: 'at_least_once', rate_limit, handler: handler! },
     ];
   }
 
@@ -76,14 +97,24 @@ export class BenchTargets {
       this.pod.ledger.write({ what: 'poisoned', n });
       process.kill(process.pid, 'SIGKILL');
     }
+    if (behaviour === 'hang' && !error && !this.hungOnce.has(n)) return this.hang(run, context);
     await pause(this.runTime(job, behaviour, error));
     if (!error && behaviour === 'complete') await this.complete(run, job, context);
     this.end(run, error ? endingOf(error) : 'ok');
     if (error) throw error;
   }
 
+  /** Comes back when it is told to give up, which is too late: how it ended is unknown by then. */
+  private async hang(run: Run, { signal }: JobContext): Promise<void> {
+    this.hungOnce.add(run.n);
+    await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+    this.end(run, 'failed');
+    throw new Error('told to give up');
+  }
+
   private runTime({ target }: Job, behaviour: Behaviour, error: Error | undefined): number {
     const { handler_ms, long_handler_ms } = this.pod.settings;
+    if (behaviour === 'lengthy') return LENGTHY_MS;
     if (long_handler_ms !== undefined && target.startsWith('long:')) return long_handler_ms;
     return error ? 1 : (handler_ms ?? (behaviour === 'slow' ? 250 : 5));
   }
@@ -136,15 +167,17 @@ export class BenchTargets {
   private begin(job: Job, n: string, slot?: string): Run {
     const run = { n, run: ++this.runs };
     const fast = job.target.startsWith('fast:');
+    const claimed = !fast && !isLossy(job.target); // a lossy job has no row that anybody could own
     this.pod.ledger.write({
       what: 'start',
       ...run,
       id: job.id,
       target: job.target,
-      key: job.key ?? (job.target === 'long:exclusive' ? job.code : undefined),
+      key: job.key ?? (['long:exclusive', PAIR_TARGET].includes(job.target) ? job.code : undefined),
       version: job.version,
       attempt: job.attempts + 1,
-      ...(fast ? this.lease(job) : { room: this.claimRoom(job) }),
+      ...(fast && this.lease(job)),
+      ...(claimed && { room: this.claimRoom(job) }),
       ...(slot && { slot }),
     });
     return run;
@@ -157,9 +190,10 @@ export class BenchTargets {
     return { partition, term: owned?.term.lease_token ?? 'none', room: Math.round(room) };
   }
 
+  /** Negative, which the judge does not let pass, for a row whose claim nobody keeps. */
   private claimRoom({ id }: Job): number {
-    const deadline = this.pod.keeper.rows().find((row) => row.id === id)?.deadline ?? 0;
-    return Math.round(deadline - performance.now());
+    const kept = this.pod.keeper.rows().find((row) => row.id === id);
+    return kept ? Math.round(kept.deadline - performance.now()) : -1;
   }
 
   private end(run: Run, result: Ending): void {

@@ -8,6 +8,7 @@ export const clocks: Scenario = {
   about:
     'pods whose wall clocks are five minutes off in both directions, and jump, also by an hour, beside one that is right',
   pods: 1,
+  calm: true,
   async run(world, length) {
     const offsets = world.random.shuffle([5 * MINUTE, -5 * MINUTE]);
     await Promise.all(offsets.map((clock_offset_ms) => world.boot(1, { clock_offset_ms })));

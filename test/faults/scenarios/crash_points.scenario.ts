@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { CRASH_POINTS, type CrashPoint } from '../../../src/common/ports/crash_points.js';
 import { runsOf } from '../bench/invariants.js';
-import { machineMs, readLedgers } from '../bench/ledger.js';
+import { readLedgers } from '../bench/ledger.js';
 import type { PodProcess } from '../bench/pod_process.js';
 import { FAST_TARGETS, LEASE_MS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
+import { termsOf, until } from '../bench/takeover.js';
 import type { Wishes, World } from '../bench/world.js';
 
 /** Pods that are about to die, side by side. */
@@ -28,34 +28,25 @@ interface Crash {
 }
 
 const died = (pod: PodProcess): boolean => pod.end?.signal === 'SIGKILL';
+const endOf = ({ end, output }: PodProcess): string =>
+  end ? `code ${end.code}, signal ${end.signal}\n${output.slice(-2_000)}` : 'it lives';
 
 async function dieAt(world: World, crash: Crash, settings: Wishes): Promise<void> {
   const pod = await world.start({ crash, ...settings });
-  if (!(await pod.ready())) return; // some points are passed while it boots
-  if (RELEASED.has(crash.point)) {
-    await owns(world, pod);
+  const isUp = await pod.ready(); // some points are passed while it boots
+  if (isUp && RELEASED.has(crash.point)) {
+    await termsOf(world, pod);
     pod.terminate();
   }
   await within(PATIENCE_MS, pod.ended);
-  if (!died(pod)) world.violated('scenario', `nobody passed ${crash.point}`);
+  if (!died(pod)) world.violated('scenario', `nobody passed ${crash.point}: ${endOf(pod)}`);
   if (pod.alive) pod.kill();
-}
-
-/** Until others have given it a share. */
-async function owns(world: World, pod: PodProcess): Promise<void> {
-  const partitions = world.connection.collection('job_partitions');
-  await until(async () => (await partitions.countDocuments({ owner: new RegExp(`:${pod.pid}:`) })) > 0);
 }
 
 /** Partitions in which it runs something. */
 function openPartitions(world: World, { name }: PodProcess): number {
   const lines = readLedgers(world.folder).filter(({ pod }) => pod === name);
   return new Set(runsOf(lines).flatMap(({ partition, ended }) => (ended ? [] : (partition ?? [])))).size;
-}
-
-async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const end = machineMs() + PATIENCE_MS;
-  while (machineMs() < end && !(await holds())) await sleep(50);
 }
 
 /** A pod dies in the middle of many runs, and nobody is there to judge them but pods that die of it. */
@@ -73,7 +64,7 @@ async function dieJudging(world: World, judges: readonly Crash[]): Promise<void>
     await Promise.all(pods.map((pod) => within(TAKEOVER_MS, pod.ended)));
   }
   for (const pod of pods) {
-    if (!died(pod)) world.violated('scenario', `nobody passed ${pod.crash!.point}`);
+    if (!died(pod)) world.violated('scenario', `nobody passed ${pod.crash!.point}: ${endOf(pod)}`);
     if (pod.alive) pod.kill();
   }
 }

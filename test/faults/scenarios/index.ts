@@ -6,6 +6,8 @@ import { databaseRestart } from './database_restart.scenario.js';
 import { daylightSaving } from './daylight_saving.scenario.js';
 import { targetFlood } from './flood.scenario.js';
 import { kafkaTrouble } from './kafka.scenario.js';
+import { kafkaPods } from './kafka_pods.scenario.js';
+import { limits } from './limits.scenario.js';
 import { lostReplies } from './lost_replies.scenario.js';
 import { cutPod, databaseAway } from './network.scenario.js';
 import { admins, rollingRestart } from './operations.scenario.js';
@@ -24,10 +26,12 @@ export const SCENARIOS: readonly Scenario[] = [
   targetDown,
   targetFlood,
   poison,
+  limits,
   clocks,
   daylightSaving,
   rollingRestart,
   admins,
   kafkaTrouble,
+  kafkaPods,
   redisTrouble,
 ];

@@ -33,8 +33,9 @@ export const kafkaTrouble: Scenario = {
         const share = world.random.pick([0.3, 1]);
         const sick = new SeededRandom(`${world.seed} ${round} ${mood}`); // what is drawn here depends on time
         kafka.mood = () => (sick.chance(share) ? mood : 'well');
-        if (world.random.chance(0.3)) kafka.moveLeaders();
-        world.fault(`Kafka is ${mood}, ${share * 100} % of the time`);
+        const moves = world.random.chance(0.3);
+        if (moves) kafka.moveLeaders();
+        world.fault(`${moves ? 'the leaders move; ' : ''}Kafka is ${mood}, ${share * 100} % of the time`);
         await world.wait(400, 900);
         await met(kafka, mood);
         kafka.mood = () => 'well';

@@ -1,21 +1,51 @@
+import { runsOf } from '../bench/invariants.js';
+import { machineMs, readLedgers } from '../bench/ledger.js';
+import type { PodProcess } from '../bench/pod_process.js';
 import { FAST_TARGETS, LONG_TARGETS, NEW_TARGET } from '../bench/pod_settings.js';
 import { SeededRandom } from '../bench/random.js';
 import type { Scenario } from '../bench/scenario.types.js';
+import { namesOf } from '../bench/takeover.js';
 import type { World } from '../bench/world.js';
+
+/**
+ * Versions in the order in which their pods come: all pods of the new one, back, and so on. At last one pod goes back and
+ * comes again, so that rows which only the new version knows find somebody in the end.
+ */
+const comings = (length: number): number[] => [
+  ...Array.from({ length: length - 1 }, () => [2, 2, 1, 1]).flat(),
+  ...[2, 2, 1, 2],
+];
+
+/** It ended in order: what ran had come to its end, and nothing is its own any more. */
+async function expectGone(world: World, pod: PodProcess): Promise<void> {
+  const owner = namesOf(pod);
+  const owned = await world.connection.collection('job_partitions').countDocuments({ owner });
+  const claimed = await world.jobs.countDocuments({ claimed_by: owner });
+  const lines = readLedgers(world.folder).filter((line) => line.pod === pod.name);
+  const open = runsOf(lines).filter(({ ended }) => !ended);
+  if (owned > 0) world.violated('release', `${pod.name} stopped, and owns ${owned} partitions`);
+  if (claimed > 0) world.violated('release', `${pod.name} stopped, and has ${claimed} claims`);
+  if (open.length > 0)
+    world.violated('release', `${pod.name} stopped while it ran ${open.map(({ n }) => n).join(', ')}`);
+}
 
 /** A new version comes pod by pod; it knows a target and a schedule that the old one does not. */
 export const rollingRestart: Scenario = {
   name: 'rolling_restart',
+  calm: true,
   about: 'pods are replaced one by one by a version that knows a target and a schedule more, then back again',
   async run(world, length) {
-    for (const version of Array.from({ length }, (_, round) => (round % 2 === 0 ? 2 : 1))) {
-      for (const old of world.alive) {
-        await world.boot(1, { version });
-        const before = await world.wait(200, 800);
-        world.fault(`a pod of version ${version} starts, ${before} ms later one of the other stops`);
-        old.terminate();
-        await old.ended;
-      }
+    for (const version of comings(length)) {
+      const others = world.alive;
+      const old = others.find(({ settings }) => settings.version !== version) ?? others[0]!;
+      await world.boot(1, { version });
+      const before = await world.wait(200, 800);
+      world.fault(
+        `a pod of version ${version} starts, ${before} ms later one of version ${old.settings.version} stops`,
+      );
+      old.terminate();
+      await old.ended;
+      await expectGone(world, old);
     }
     const charged = await world.jobs.countDocuments({ target: NEW_TARGET, crashes: { $gt: 0 } });
     if (charged > 0) world.violated('scenario', `${charged} rows were charged by pods that do not know their target`);
@@ -27,6 +57,7 @@ const ACTIONS = ['retry', 'skip', 'cancel', 'cancel', 'pause', 'resume', 'resume
 /** Admins at random, on a database that takes its time. */
 export const admins: Scenario = {
   name: 'admins',
+  calm: true,
   about: 'a slow database, and admins who retry, skip, cancel, pause and resume at random',
   prepare(world) {
     world.defaults = { produce_per_s: 6 };
@@ -68,6 +99,10 @@ async function act(
   const row = rows[Math.floor(at * rows.length)];
   if (!row) return;
   const id = row._id.toHexString();
-  world.touched.push({ id, n: (row.payload as { n: string }).n });
-  await pod.call({ do: 'admin', action, subject: id });
+  const { n } = row.payload as { n: string };
+  world.touched.push({ id, n });
+  const failed = await pod.call({ do: 'admin', action, subject: id });
+  // What still runs is removed when it ends.
+  const gone = !failed && action !== 'retry' && !(await world.jobs.findOne({ _id: row._id }));
+  if (gone) world.removed.push({ n, at: machineMs() });
 }

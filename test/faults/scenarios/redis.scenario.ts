@@ -93,6 +93,7 @@ async function flowsAgain(world: World): Promise<void> {
 /** Redis makes things fast, and takes what may be lost. Nothing else may ever depend on it. */
 export const redisTrouble: Scenario = {
   name: 'redis_trouble',
+  calm: true,
   about: 'Redis is slow, silent or gone, also while a pod boots; lossy jobs may be lost but are counted, others go on',
   async prepare(world) {
     const redis = await TestRedis.start();

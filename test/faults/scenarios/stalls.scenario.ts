@@ -1,5 +1,6 @@
 import { FAST_TARGETS, LEASE_MS, LONG_TARGETS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
+import { expectTakeover, termsOf } from '../bench/takeover.js';
 
 /** A pod stands still past its lease, others take over, and it comes back in the middle of what it did. */
 export const frozenPod: Scenario = {
@@ -21,10 +22,12 @@ export const frozenPod: Scenario = {
       const before = await world.wait(300, 1_500);
       const index = world.random.int(0, 1);
       const pod = world.alive[index]!;
+      const terms = await termsOf(world, pod);
       pod.freeze();
       const ms = await world.wait(LEASE_MS + 400, LEASE_MS + (round % 2 === 0 ? 1_200 : LEASE_MS));
       pod.resume();
       world.fault(`after ${before} ms pod ${index} stands still for ${ms} ms`);
+      await expectTakeover(world, pod, terms);
     }
     await world.wait(500);
   },
@@ -35,14 +38,22 @@ export const blockedLoop: Scenario = {
   name: 'blocked_loop',
   about: 'the event loop of a pod is blocked, for a moment and past the lease',
   async run(world, length) {
-    for (let round = 0; round < 3 * length; round++) {
-      const before = await world.wait(200, 1_000);
-      const index = world.random.int(0, 1);
-      const pod = world.alive[index]!;
-      const ms = world.random.pick([600, 1_500, LEASE_MS + 1_000]);
-      pod.tell({ do: 'block', ms });
-      world.fault(`after ${before} ms the loop of pod ${index} is blocked for ${ms} ms`);
-      await world.wait(ms + 200);
+    for (let round = 0; round < length; round++) {
+      // At least one of each three outlives the lease.
+      const blocks = [
+        LEASE_MS + 1_000,
+        ...Array.from({ length: 2 }, () => world.random.pick([600, 1_500, LEASE_MS + 1_000])),
+      ];
+      for (const ms of world.random.shuffle(blocks)) {
+        const before = await world.wait(200, 1_000);
+        const index = world.random.int(0, 1);
+        const pod = world.alive[index]!;
+        const terms = ms > LEASE_MS ? await termsOf(world, pod) : undefined;
+        pod.tell({ do: 'block', ms });
+        world.fault(`after ${before} ms the loop of pod ${index} is blocked for ${ms} ms`);
+        await world.wait(ms + 200);
+        if (terms) await expectTakeover(world, pod, terms);
+      }
     }
   },
 };

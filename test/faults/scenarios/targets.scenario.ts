@@ -1,6 +1,7 @@
-import { FAST_TARGETS, LONG_TARGETS, PROBE_MS, type PlannedRow } from '../bench/pod_settings.js';
+import { FAST_TARGETS, isAtMostOnce, LONG_TARGETS, PROBE_MS, type PlannedRow } from '../bench/pod_settings.js';
 import { machineMs, readLedgers } from '../bench/ledger.js';
 import type { Scenario } from '../bench/scenario.types.js';
+import { until } from '../bench/takeover.js';
 import type { World } from '../bench/world.js';
 
 const DOWN_MS = 5_000;
@@ -25,6 +26,7 @@ async function pileUp(world: World, targets: readonly string[], count: number): 
 /** What stands between a target that is down and its rows: nothing is charged, and little is tried. */
 export const targetDown: Scenario = {
   name: 'target_down',
+  calm: true,
   about: 'targets of both lanes are down while many rows arrive; no attempt is spent, one probe at a time goes through',
   async run(world, length) {
     const down = world.random.shuffle([...FAST_TARGETS, ...LONG_TARGETS]).slice(0, 3);
@@ -60,35 +62,47 @@ function triedWhile(world: World, down: readonly string[], from: number, to: num
   return counts;
 }
 
-/** Rows that kill whoever runs them. */
+/** Crashes after which a row goes DEAD. */
+const MAX_CRASHES = 4;
+const POISON_MS = 45_000;
+
+const kindsOf = (world: World, once: boolean): string[] =>
+  world.random.shuffle([...FAST_TARGETS, ...LONG_TARGETS].filter((target) => isAtMostOnce(target) === once));
+
+const poisonRow = (target: string, index: number): PlannedRow => ({
+  n: `poison ${index}`,
+  target,
+  behaviour: 'poison',
+  ...(target === 'long:exclusive' && { code: 'x1' }),
+  ...(target.startsWith('fast:') && { key: `poisoned ${target}` }),
+});
+
+/** Rows that kill whoever runs them: two at a time, since what runs beside several of them may be counted with each. */
 export const poison: Scenario = {
   name: 'poison',
-  about: 'rows whose handler kills its process: each ends DEAD, at most once at its first run, its neighbours run',
+  about: 'rows whose handler kills its process: each ends DEAD, at most once at its first run, and nothing else does',
   prepare(world) {
-    world.defaults = { max_crashes: 2 };
-    // A row that runs in the process that a poison row of either lane kills is counted with it: with two crashes allowed
-    // any may end. That none is lost and none runs twice where it must not is judged all the same.
-    world.expectDead = () => true;
+    world.defaults = { max_crashes: MAX_CRASHES };
+    world.expectDead = ({ behaviour }) => behaviour === 'poison' || behaviour === 'reject';
   },
   async run(world, length) {
-    const targets = world.random.shuffle([...FAST_TARGETS, ...LONG_TARGETS]).slice(0, 3 + length);
-    const rows = targets.map((target, index): PlannedRow => ({
-      n: `poison ${index}`,
-      target,
-      behaviour: 'poison',
-      ...(target === 'long:exclusive' && { code: 'x1' }),
-      ...(target.startsWith('fast:') && { key: `poisoned ${target}` }),
-    }));
-    for (const { target } of rows) world.fault(`a poison row of ${target}`);
-    const failed = await world.alive[0]!.call({ do: 'enqueue', items: rows });
-    if (failed && failed !== 'the pod ended') world.violated('scenario', failed);
-    const until = machineMs() + 60_000;
-    while (machineMs() < until) {
-      const left = await world.jobs.countDocuments({ 'payload.behaviour': 'poison', status: { $ne: 'DEAD' } });
-      if (left === 0) return;
-      if (world.alive.length < 2) await world.start();
-      await new Promise((resolve) => setTimeout(resolve, 200));
+    const [again, once] = [kindsOf(world, false), kindsOf(world, true)];
+    for (let round = 0; round < length; round++) {
+      const targets = [again[round % again.length]!, once[round % once.length]!];
+      const rows = targets.map((target, index) => poisonRow(target, 2 * round + index));
+      world.fault(`poison rows of ${targets.join(' and ')}; pods that die are started again`);
+      const failed = await world.alive[0]!.call({ do: 'enqueue', items: rows });
+      if (failed && failed !== 'the pod ended') world.violated('scenario', failed);
+      const over = async (): Promise<boolean> => {
+        if (world.alive.length < 2) await world.start();
+        const living = { 'payload.behaviour': 'poison', status: { $ne: 'DEAD' as const } };
+        return (await world.jobs.countDocuments(living)) === 0;
+      };
+      if (!(await until(over, POISON_MS))) world.violated('scenario', 'poison rows did not end');
     }
-    world.violated('scenario', 'poison rows did not end within a minute');
+  },
+  judge(world, lines) {
+    const killed = lines.filter(({ what }) => what === 'poisoned').length;
+    if (killed < MAX_CRASHES) world.violated('scenario', `poison rows killed ${killed} pods, expected ${MAX_CRASHES}`);
   },
 };
