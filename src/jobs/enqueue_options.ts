@@ -58,7 +58,7 @@ function checkHeaders(headers: unknown, field: string): void {
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers))
     throw fault(field, 'headers', 'expected an object of strings');
   for (const [name, value] of Object.entries(headers)) {
-    if (name === '' || name === '__proto__' || name.includes('\0'))
+    if (['', '__proto__', '_bsontype'].includes(name) || name.includes('\0') || !name.isWellFormed())
       throw fault(field, 'headers', `the name ${JSON.stringify(name)} cannot be stored`);
     if (typeof value !== 'string' || !value.isWellFormed()) throw fault(field, `headers.${name}`, 'expected a string');
   }

@@ -24,7 +24,10 @@ export interface CallFacts {
   sortable(): string;
 }
 
-/** `field`: where the item stands in the caller's list. */
+/**
+ * `field`: where the item stands in the caller's list. Everything of the caller's is copied: the row may be written, or
+ * handed to Redis, when the caller has long changed its objects.
+ */
 export function toRow(
   target: RegisteredTarget,
   item: EnqueueOptions & { readonly payload: unknown },
@@ -38,7 +41,7 @@ export function toRow(
   const { now } = call;
   const dedupe_key = item.dedupe_key ?? call.sortable();
   const order_key = item.key ?? dedupe_key;
-  const run_at = item.run_at ?? new Date(now.getTime() + (item.delay_ms ?? 0));
+  const run_at = new Date(item.run_at ?? now.getTime() + (item.delay_ms ?? 0));
   const row: JobDoc = {
     _id: new mongoose.Types.ObjectId(),
     code: item.code ?? target.name,
@@ -64,7 +67,7 @@ export function toRow(
   if (item.dedupe_key === undefined) row.generated_key = true;
   if (call.traceparent) row.traceparent = call.traceparent;
   if (call.actor) row.actor = call.actor;
-  if (item.headers) row.headers = item.headers;
+  if (item.headers) row.headers = { ...item.headers };
   row.bytes = measured(row, call.max_payload_bytes, field);
   return row;
 }

@@ -7,7 +7,14 @@ import { InvalidInputError, TransactionEndedError } from '../common/errors.js';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { crashPoint } from '../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../common/ports/ids.js';
-import { afterCommit, ambientTx, queueOnSession, Tx, type ForeignTx } from '../common/utils/transaction.js';
+import {
+  afterCommit,
+  ambientTx,
+  outsideTransaction,
+  queueInTransaction,
+  Tx,
+  type ForeignTx,
+} from '../common/utils/transaction.js';
 import type { EnqueueOptions } from './enqueue_options.js';
 import { toRow, type CallFacts } from './enqueue_row.js';
 import { JobsEvents } from './jobs.events.js';
@@ -95,12 +102,17 @@ export class SideEffectService {
     const made = this.makeRows(items, carried);
     const transaction = openTransaction(tx);
     const lossy = firstOfEachKey(made.filter(isLossy)).map(({ row, item }) => toLossyJob(row, item));
-    // Before the first await: the transaction may have ended by the time the rows are written.
+    // Before the first await: the transaction may have ended when the write's answer comes.
     if (transaction && lossy.length > 0) this.lossyCommits.add(transaction, lossy);
     const unique = firstOfEachKey(lossy.length > 0 ? made.filter((one) => !isLossy(one)) : made).map(({ row }) => row);
-    const inserted = unique.length === 0 ? [] : await this.write(unique, transaction);
-    const written = unique.filter((_, index) => inserted[index]);
-    this.announce(written, transaction);
+    const written: JobDoc[] = [];
+    if (unique.length > 0) {
+      // So is this: nobody may have awaited the write, but its transaction waits for it.
+      if (transaction) afterCommit(transaction, () => this.announce(written));
+      const inserted = await this.write(unique, transaction);
+      written.push(...unique.filter((_, index) => inserted[index]));
+      if (!transaction) outsideTransaction(() => this.announce(written));
+    }
     if (!transaction && lossy.length > 0) await this.lossyQueue.handOver(lossy);
     const kept = new Set(written);
     return made.map((one) => ({ inserted: kept.has(one.row), lossy: isLossy(one) }));
@@ -152,12 +164,10 @@ export class SideEffectService {
     return inserted;
   }
 
-  private announce(rows: JobDoc[], tx: Tx | ForeignTx | undefined): void {
+  private announce(rows: readonly JobDoc[]): void {
     if (rows.length === 0) return;
     const cells = rows.map(({ target, partition, lane }) => ({ target, partition, lane }));
-    const tell = (): void => this.events.emit({ type: 'enqueued', rows: cells });
-    if (tx) afterCommit(tx, tell);
-    else tell();
+    this.events.emit({ type: 'enqueued', rows: cells });
   }
 }
 
@@ -185,7 +195,7 @@ function openTransaction(tx: TxArgument): Tx | ForeignTx | undefined {
 /** A write that failed is missing from the transaction, so it must not commit, even if the caller swallows the error. */
 async function inSession<T>(tx: Tx | ForeignTx, operation: () => Promise<T>): Promise<T> {
   try {
-    return await queueOnSession(tx.session, operation);
+    return await queueInTransaction(tx, operation);
   } catch (error) {
     if (tx instanceof Tx) tx.failWith(error);
     throw error;

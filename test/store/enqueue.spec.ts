@@ -167,6 +167,11 @@ describe('enqueue', () => {
     expect(await refused({ target: 'nobody' })).toMatchObject({ code: 'unknown_target', field: 'items[1].target' });
     expect(await refused({ version: 1.5 })).toMatchObject({ code: 'invalid_options', field: 'items[1].version' });
     expect(await refused({ run_at: new Date(NaN) })).toMatchObject({ field: 'items[1].run_at' });
+    for (const name of ['_bsontype', 'half \ud800', '__proto__', ''])
+      expect(await refused({ headers: Object.fromEntries([[name, 'x']]) })).toMatchObject({
+        code: 'invalid_options',
+        field: 'items[1].headers',
+      });
     expect(await refused({ priorty: 1 })).toMatchObject({ field: 'items[1].priorty' });
     expect(await refused({ payload: { n: [1n] } })).toMatchObject({
       code: 'invalid_payload',

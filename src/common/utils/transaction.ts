@@ -73,7 +73,9 @@ export class Tx implements ForeignTx {
 
   /** @internal Waits for operations the caller forgot to await, then closes the attempt to further work. */
   async finish(): Promise<void> {
-    await settled(this.session);
+    let last: Promise<unknown> | undefined;
+    // Closed in the same turn in which nothing more was queued: what came between would run beside the commit.
+    while (last !== queues.get(this.session)) await (last = queues.get(this.session));
     this.ended = true;
     if (this.doom) throw this.doom.error;
     this.endedByHand = !this.session.inTransaction();
@@ -82,6 +84,15 @@ export class Tx implements ForeignTx {
   /** @internal The attempt is over, one way or the other. */
   end(): void {
     this.ended = true;
+  }
+
+  /**
+   * @internal The work failed. The driver aborts, and a command that reaches an aborted session goes out as a write of
+   * its own, or into the next attempt: so what waits in the queue is refused, and what is under way is waited for first.
+   */
+  async abandon(): Promise<void> {
+    this.ended = true;
+    await queues.get(this.session);
   }
 
   /** @internal */
@@ -94,6 +105,7 @@ export class Tx implements ForeignTx {
  * Runs `work` in one transaction and its after-commit hooks afterwards. Inside another `inTransaction` on the same
  * connection it joins that one: an error then dooms the outer transaction as well, since half of it is missing.
  * The callback may run more than once (transient conflicts), so it must not keep state outside of itself.
+ * Throws `TransactionEndedError` in work that outlived the transaction it was started in.
  */
 export async function inTransaction<T>(
   connection: Connection,
@@ -101,7 +113,10 @@ export async function inTransaction<T>(
   options: mongo.TransactionOptions = {},
 ): Promise<T> {
   const outer = ambientTx();
-  if (outer?.open && outer.connection === connection) return join(outer, work);
+  if (outer?.connection === connection) {
+    outer.assertOpen(); // work left over from an attempt that was aborted would commit what the next attempt does again
+    return join(outer, work);
+  }
 
   let attempt: Tx | undefined;
   let result: T;
@@ -134,6 +149,7 @@ async function attempted<T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
   try {
     return await work(tx);
   } catch (error) {
+    await tx.abandon();
     throw tx.causeOf(error);
   }
 }
@@ -198,7 +214,13 @@ export function queueOnSession<T>(session: ClientSession, operation: () => Promi
   return run;
 }
 
-async function settled(session: ClientSession): Promise<void> {
-  let last: Promise<unknown> | undefined;
-  while (last !== queues.get(session)) await (last = queues.get(session));
+/** The same for work that belongs to a transaction: refused when that one is over by the time its turn comes. */
+export function queueInTransaction<T>(tx: Tx | ForeignTx, operation: () => Promise<T>): Promise<T> {
+  const { session } = tx;
+  const { transaction } = session; // each attempt of a foreign transaction has another one
+  return queueOnSession(session, () => {
+    if (tx instanceof Tx) tx.assertOpen();
+    else if (session.transaction !== transaction || !session.inTransaction()) throw new TransactionEndedError();
+    return operation();
+  });
 }

@@ -6,6 +6,7 @@
  * One cold check, a single query, asks for all idle cells at once; hints after a commit (event `hinted`) only make it
  * faster (invariant 12).
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { RunLoop } from '../../common/run_loop.js';
@@ -40,6 +41,8 @@ export class FastLaneWorker {
   private readonly runningOf = new Map<string, number>();
   readonly loop: RunLoop;
   private readonly unsubscribe: () => void;
+  /** A hint comes in the context of whoever enqueued: rounds must know neither its transaction nor its request. */
+  private readonly inOwnContext = AsyncLocalStorage.snapshot();
   private emptyChecks = 0;
   private stopping = false;
   private givenUp = false;
@@ -193,7 +196,7 @@ export class FastLaneWorker {
       const { name, concurrency } = cell.target;
       if (cell.running || this.pause.look(name) === 'closed') continue;
       if ((this.runningOf.get(name) ?? 0) >= Math.min(concurrency, this.pause.allowance(name))) continue;
-      void this.round(cell).then((end) => this.afterRound(cell, end));
+      void this.inOwnContext(() => this.round(cell)).then((end) => this.afterRound(cell, end));
     }
   }
 

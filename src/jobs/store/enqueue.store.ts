@@ -10,6 +10,7 @@
  *   a write conflict does so by itself, a duplicate key is labelled transient here.
  */
 import type { ClientSession, mongo } from 'mongoose';
+import { TransactionEndedError } from '../../common/errors.js';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
 import { isDuplicateKey, labelTransient, writeErrorsOf } from './write_errors.js';
@@ -81,11 +82,14 @@ async function insertUnknown(
   session: ClientSession,
 ): Promise<Inserted> {
   const known = new Set<string>();
+  const { transaction } = session;
   const found = jobs.find(
     { dedupe_key: { $in: [...givenKeys] }, ...GIVEN },
     { session, projection: { _id: 0, dedupe_key: 1 } },
   );
   for await (const row of found) known.add(row.dedupe_key);
+  // Whoever owns a foreign transaction may have ended it meanwhile: an insert would be a write of its own.
+  if (session.transaction !== transaction || !session.inTransaction()) throw new TransactionEndedError();
   const fresh = rows.filter((row) => !known.has(row.dedupe_key));
   if (fresh.length > 0) await insert(jobs, fresh, { session });
   return rows.map((row) => !known.has(row.dedupe_key));
