@@ -4,6 +4,8 @@ export const USAGE =
 
 export interface Wish {
   names: string[];
+  /** Those of them that were named one by one: they must not be left out. */
+  asked: string[];
   seed: number;
   /** Rounds of each scenario: seeds `seed`, `seed + 1`, … */
   rounds: number;
@@ -22,7 +24,7 @@ const NUMBERS = ['--seed', '--rounds', '--length', '--parallel'] as const;
 const isNumber = (word: string): word is (typeof NUMBERS)[number] => (NUMBERS as readonly string[]).includes(word);
 
 export function parseArguments(words: readonly string[], known: readonly string[]): Wish | { fault: string } {
-  const wish: Wish = { names: [], seed: 1, rounds: 1, length: 1, parallel: 1, markdown: false, json: false };
+  const wish: Wish = { names: [], asked: [], seed: 1, rounds: 1, length: 1, parallel: 1, markdown: false, json: false };
   const left = [...words];
   for (let word = left.shift(); word !== undefined; word = left.shift()) {
     if (word === '--json') wish.json = true;
@@ -36,8 +38,10 @@ export function parseArguments(words: readonly string[], known: readonly string[
       if (!Number.isSafeInteger(value) || value < 1) return { fault: `${word}: expected a whole number from 1` };
       wish[word.slice(2) as 'seed' | 'rounds' | 'length' | 'parallel'] = value;
     } else if (word === 'all') wish.names.push(...known);
-    else if (known.includes(word)) wish.names.push(word);
-    else return { fault: `there is no scenario "${word}"` };
+    else if (known.includes(word)) {
+      wish.names.push(word);
+      wish.asked.push(word);
+    } else return { fault: `there is no scenario "${word}"` };
   }
   if (wish.names.length === 0) return { fault: 'which scenario?' };
   wish.names = [...new Set(wish.names)];

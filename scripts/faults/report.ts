@@ -26,8 +26,12 @@ const COLUMNS: readonly (readonly [string, (reports: readonly RoundReport[]) => 
   ['broken', (reports) => sum(reports, ({ violations }) => violations.length)],
 ];
 
-/** Markdown: a line per scenario in the given order, and one for all. */
-export function asTable(reports: readonly RoundReport[], names: readonly string[]): string {
+/** Markdown: a line per scenario in the given order, and one for all. `leftOut`: what could not be tried, and why. */
+export function asTable(
+  reports: readonly RoundReport[],
+  names: readonly string[],
+  leftOut: ReadonlyMap<string, string> = new Map(),
+): string {
   const cells = (name: string, of: readonly RoundReport[]): string[] => [
     name,
     ...COLUMNS.map(([, value]) => String(value(of))),
@@ -35,8 +39,12 @@ export function asTable(reports: readonly RoundReport[], names: readonly string[
   const line = (parts: readonly string[]): string => `| ${parts.join(' | ')} |`;
   const rows = names
     .map((name) => ({ name, of: reports.filter(({ scenario }) => scenario === name) }))
-    .filter(({ of }) => of.length > 0)
-    .map(({ name, of }) => line(cells(`\`${name}\``, of)));
+    .filter(({ name, of }) => of.length > 0 || leftOut.has(name))
+    .map(({ name, of }) => {
+      const reason = leftOut.get(name);
+      if (reason === undefined) return line(cells(`\`${name}\``, of));
+      return line([`\`${name}\``, `left out: ${reason}`, ...COLUMNS.slice(1).map(() => '')]);
+    });
   const head = ['scenario', ...COLUMNS.map(([name]) => name)];
   return [line(head), line(head.map(() => '---')), ...rows, line(cells('all', reports))].join('\n');
 }

@@ -1,21 +1,32 @@
 // Reports of rounds in a file, one JSON object a line, so that a run of hours can be interrupted and taken up again.
+// What other code did says nothing about this code: its rounds stay in the file and are not counted.
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import type { RoundReport } from '../../test/faults/bench/scenario.types.js';
 
 export class RoundsFile {
+  /** Of this code. */
   readonly reports: RoundReport[] = [];
+  readonly ofOtherCode: number = 0;
 
-  constructor(private readonly path: string | undefined) {
+  constructor(
+    private readonly path: string | undefined,
+    private readonly code: string,
+  ) {
     if (path === undefined || !existsSync(path)) return;
     const text = readFileSync(path, 'utf8');
     const whole = text.slice(0, text.lastIndexOf('\n') + 1);
     // A last line that was cut short is a round that is run again; the next one must not be written behind it.
     if (whole.length < text.length) writeFileSync(path, whole);
-    for (const line of whole.split('\n').slice(0, -1)) this.reports.push(JSON.parse(line) as RoundReport);
+    const all = whole
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as RoundReport);
+    this.reports.push(...all.filter((report) => report.code === this.code));
+    this.ofOtherCode = all.length - this.reports.length;
   }
 
-  has({ scenario, seed, length }: Pick<RoundReport, 'scenario' | 'seed' | 'length'>): boolean {
-    return this.reports.some((each) => each.scenario === scenario && each.seed === seed && each.length === length);
+  find({ scenario, seed, length }: Pick<RoundReport, 'scenario' | 'seed' | 'length'>): RoundReport | undefined {
+    return this.reports.find((each) => each.scenario === scenario && each.seed === seed && each.length === length);
   }
 
   add(report: RoundReport): void {

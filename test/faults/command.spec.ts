@@ -4,9 +4,11 @@ import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArguments } from '../../scripts/faults/arguments.js';
+import { command, type Surroundings } from '../../scripts/faults/command.js';
 import { asTable, asText } from '../../scripts/faults/report.js';
 import { RoundsFile } from '../../scripts/faults/rounds_file.js';
-import type { RoundReport } from './bench/scenario.types.js';
+import { hashOf } from './bench/pod_build.js';
+import type { RoundReport, Scenario } from './bench/scenario.types.js';
 
 const report = (change: Partial<RoundReport> = {}): RoundReport => ({
   scenario: 'poison',
@@ -35,6 +37,7 @@ describe('the arguments of npm run faults', () => {
     const words = 'poison --seed 3 --rounds 20 --length 2 --parallel 2 --into a.jsonl --markdown'.split(' ');
     expect(parseArguments(words, ['poison', 'clocks'])).toEqual({
       names: ['poison'],
+      asked: ['poison'],
       seed: 3,
       rounds: 20,
       length: 2,
@@ -43,6 +46,11 @@ describe('the arguments of npm run faults', () => {
       markdown: true,
       json: false,
     });
+  });
+
+  it('know what was named, and what only is one of all', () => {
+    const wish = parseArguments(['all', 'clocks'], ['poison', 'clocks']);
+    expect(wish).toMatchObject({ names: ['poison', 'clocks'], asked: ['clocks'] });
   });
 
   it.each([
@@ -77,6 +85,11 @@ describe('the report of rounds', () => {
       '| all | 3 | 25 | 36 | 6 | 1 | 0 | 0 | 0 | 1.3 s | 1 |',
     ]);
   });
+
+  it('has a line for what could not be tried', () => {
+    const table = asTable([report()], ['poison', 'restart'], new Map([['restart', 'there is no server']]));
+    expect(table).toContain('| `restart` | left out: there is no server |  |  |  |  |  |  |  |  |  |');
+  });
 });
 
 describe('the file of rounds', () => {
@@ -86,10 +99,10 @@ describe('the file of rounds', () => {
 
   it('knows the rounds of an earlier run, but not one that was cut short, of another seed or of another length', () => {
     const path = join(folder, 'rounds.jsonl');
-    new RoundsFile(path).add(report());
+    new RoundsFile(path, 'c1').add(report());
     appendFileSync(path, JSON.stringify(report({ seed: '2' })).slice(0, 30));
-    const again = new RoundsFile(path);
-    const has = (change: Partial<RoundReport>): boolean => again.has(report(change));
+    const again = new RoundsFile(path, 'c1');
+    const has = (change: Partial<RoundReport>): boolean => again.find(report(change)) !== undefined;
     expect([{}, { seed: '2' }, { seed: '3' }, { length: 2 }, { scenario: 'clocks' }].map(has)).toEqual([
       true,
       false,
@@ -98,12 +111,111 @@ describe('the file of rounds', () => {
       false,
     ]);
     again.add(report({ seed: '2' }));
-    expect(new RoundsFile(path).has(report({ seed: '2' }))).toBe(true);
+    expect(new RoundsFile(path, 'c1').find(report({ seed: '2' }))).toBeDefined();
+  });
+
+  it('does not count rounds of other code, nor those that do not say of which, and keeps them', () => {
+    const path = join(folder, 'rounds.jsonl');
+    new RoundsFile(path, 'c1').add(report());
+    const { code: _, ...unsaid } = report({ seed: '2' });
+    appendFileSync(path, `${JSON.stringify(unsaid)}\n`);
+    const other = new RoundsFile(path, 'c2');
+    expect([other.reports, other.ofOtherCode]).toEqual([[], 2]);
+    other.add(report({ code: 'c2' }));
+    expect(new RoundsFile(path, 'c1').reports).toEqual([report()]);
   });
 
   it('may be left out', () => {
-    const none = new RoundsFile(undefined);
+    const none = new RoundsFile(undefined, 'c1');
     none.add(report());
     expect(none.reports).toHaveLength(1);
+  });
+});
+
+describe('the hash of the code under test', () => {
+  const source = { path: 'src/a.ts', text: 'a' };
+
+  it.each([
+    ['a text', [{ ...source, text: 'b' }]],
+    ['a name', [{ ...source, path: 'src/b.ts' }]],
+    ['where a name ends', [{ path: 'src/a.tsa', text: '' }]],
+    ['a file more', [source, { path: 'src/b.ts', text: '' }]],
+  ])('tells %s apart', (_, changed) => {
+    expect(hashOf(changed)).not.toBe(hashOf([source]));
+    expect(hashOf([{ ...source }])).toBe(hashOf([source]));
+  });
+});
+
+describe('npm run faults', () => {
+  const scenario = (name: string, reason?: string): Scenario => ({
+    name,
+    about: name,
+    run: () => Promise.resolve(),
+    ...(reason && { unavailable: () => reason }),
+  });
+  const broken = [{ invariant: 'lost' as const, text: 'a' }];
+
+  /** Its exit code, the rounds that were run, and what was said and complained about. */
+  async function outcome(
+    words: string,
+    change: { violations?: RoundReport['violations']; fails?: boolean; code?: string } = {},
+  ): Promise<{ exit: number; ran: string[]; said: string; complaints: string }> {
+    const [ran, said, complaints]: string[][] = [[], [], []];
+    const around: Surroundings = {
+      scenarios: [scenario('poison'), scenario('restart', 'there is no server')],
+      code: change.code ?? 'c1',
+      prepare: () => Promise.resolve(),
+      run: ({ name }, seed, length) => {
+        ran!.push(`${name} ${seed}`);
+        if (change.fails) return Promise.reject(new Error('no database'));
+        const code = change.code ?? 'c1';
+        return Promise.resolve(report({ scenario: name, seed, length, code, violations: change.violations ?? [] }));
+      },
+      say: (text) => void said!.push(text),
+      complain: (text) => void complaints!.push(text),
+      machine: () => 'a machine',
+    };
+    const exit = await command(words.split(' ').filter(Boolean), around);
+    return { exit, ran: ran!, said: said!.join('\n'), complaints: complaints!.join('\n') };
+  }
+
+  it.each([
+    ['poison', {}, 0],
+    ['poison', { violations: broken }, 1],
+    ['poison', { fails: true }, 1],
+    ['all', {}, 0],
+    ['restart', {}, 1],
+    ['all restart', {}, 1],
+    ['nothing', {}, 2],
+    ['', {}, 2],
+  ])('"%s" with %j ends with %s', async (words, change, exit) => {
+    expect((await outcome(words, change)).exit).toBe(exit);
+  });
+
+  it('says what it left out, also in the table', async () => {
+    const { ran, said, complaints } = await outcome('all --rounds 2 --markdown');
+    expect(ran).toEqual(['poison 1', 'poison 2']);
+    expect(said).toMatch(/\| `restart` \| left out: there is no server \|.*a machine$/s);
+    expect(complaints).toBe('restart is left out: there is no server');
+  });
+
+  it('runs what stands in its file again for other code only, and goes on saying what was broken', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'sidelane-rounds-'));
+    try {
+      const words = `poison --into ${join(folder, 'rounds.jsonl')}`;
+      const runs = [
+        await outcome(words, { violations: broken }),
+        await outcome(words),
+        await outcome(words, { code: 'c2' }),
+      ];
+      expect(runs.map(({ exit, ran }) => [exit, ran.length])).toEqual([
+        [1, 1],
+        [1, 0],
+        [0, 1],
+      ]);
+      expect(runs[2]!.complaints).toMatch(/1 rounds in .* are of other code/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });

