@@ -152,13 +152,16 @@ function claimUpdate({ pod, token, now, until }: Claim, running_code?: string): 
 
 export type ClaimedRow = Pick<JobDoc, '_id' | 'lane' | 'attempts' | 'claim_token'>;
 
-/** Extends the leases of running rows in one update. Answers how many are still ours. */
+/**
+ * Extends the leases of running rows in one update. Answers how many are still ours. A renewal that arrives late, behind
+ * a later one that was sent because its answer did not come, shortens nothing.
+ */
 export async function renewClaims(
   { jobs }: JobsCollections,
   rows: readonly ClaimedRow[],
   until: Date,
 ): Promise<number> {
-  const result = await jobs.updateMany(stillOurs(rows), { $set: { lease_until: until } });
+  const result = await jobs.updateMany(stillOurs(rows), { $max: { lease_until: until } });
   return result.matchedCount;
 }
 
