@@ -26,5 +26,11 @@ process.on('message', (message: ToPod) => {
   globalThis.Date = BentDate as unknown as DateConstructor;
 });
 
-const { runPod } = await import('./pod_app.js');
-await runPod(settings);
+try {
+  const { runPod } = await import('./pod_app.js');
+  await runPod(settings);
+} catch (error) {
+  // Without this it would live on, held by its channel, and whoever started it would wait for it for ever.
+  console.error('did not start:', error);
+  process.exit(1);
+}

@@ -1,6 +1,7 @@
 /** A pod of the bench as its parent sees it: started, stopped, frozen, killed; what it was told, and how it ended. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { CrashPoint } from '../../../src/common/ports/crash_points.js';
 import { machineMs } from './ledger.js';
@@ -10,6 +11,8 @@ import type { FromPod, PodSettings, ToPod } from './pod_settings.js';
 
 const CHECKOUT = fileURLToPath(new URL('../../..', import.meta.url));
 const KEPT_OUTPUT = 64 * 1024;
+/** Also on a machine that is busy with many of them. */
+const BOOT_MS = 90_000;
 
 export interface PodEnd {
   readonly at: number;
@@ -64,7 +67,8 @@ export class PodProcess {
       stream.on('data', (chunk: Buffer) => (this.output = (this.output + chunk.toString()).slice(-KEPT_OUTPUT)));
     }
     this.ended = this.waitForEnd();
-    this.up = Promise.race([this.readiness(), this.ended.then(() => false)]);
+    const late = sleep(BOOT_MS, false, { ref: false });
+    this.up = Promise.race([this.readiness(), this.ended.then(() => false), late]);
     this.child.on('message', (message: FromPod) => {
       if (message.is === 'done') this.calls.get(message.call)?.(message.error);
     });
@@ -78,7 +82,7 @@ export class PodProcess {
     return this.end === undefined;
   }
 
-  /** True once it runs; false when it ended before. */
+  /** True once it runs; false when it ended before, or hangs. */
   ready(): Promise<boolean> {
     return this.up;
   }
