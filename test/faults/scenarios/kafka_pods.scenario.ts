@@ -5,9 +5,9 @@ import { expectTakeover, termsOf, until } from '../bench/takeover.js';
 import type { World } from '../bench/world.js';
 import { TRAPS } from './lost_replies.scenario.js';
 
-const REQUEST_MS = 600;
+const REQUEST_MS = 500;
 /** An answer takes so long, so that whatever happens to a pod finds records on their way. */
-const ANSWER_MS = 250;
+const ANSWER_MS = 200;
 const HARMS = ['kill', 'freeze', 'cut'] as const;
 const LOST = TRAPS.filter(({ name }) => name === 'mark' || name.startsWith('outcome'));
 
