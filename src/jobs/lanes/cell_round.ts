@@ -52,8 +52,7 @@ export class CellRound {
 
   /** `probe`: the target rests and this is the one run that may find out whether it is back. */
   async run(cell: Cell, { probe, stopping }: { probe?: Probe; stopping(): boolean }): Promise<RoundEnd> {
-    if (cell.kept) await this.writeKept(cell, cell.kept);
-    if (stopping() || !this.mayStart(cell)) return 'stopped';
+    if (stopping() || cell.owned.releasing || !this.mayStart(cell)) return 'stopped';
     const now = this.clock.now();
     // Both from before the read: cells of other targets refresh the partition's `rev` too, and this page would not see why.
     const readAt = this.clock.monotonic();
@@ -224,21 +223,21 @@ export class CellRound {
     cell.kept = prepared;
     cell.owned.kept++;
     try {
-      await this.writeKept(cell, prepared);
+      await this.writeKept(cell);
     } catch (error) {
       this.events.emit({ type: 'outcome_kept', ...cell.id, error });
       throw error;
     }
   }
 
-  private async writeKept(cell: Cell, prepared: PreparedOutcome): Promise<void> {
-    await this.outcome.write(prepared);
+  /**
+   * Writes the outcome that a cell keeps, if it keeps one. Before anything else of it runs, and also when its term is over:
+   * it is still true, and still fenced.
+   */
+  async writeKept(cell: Cell): Promise<void> {
+    if (!cell.kept) return;
+    await this.outcome.write(cell.kept);
     cell.kept = undefined;
     cell.owned.kept--;
-  }
-
-  /** Called for a cell whose term is over: its last outcome is still true, and still fenced. */
-  async writeOrphan(cell: Cell): Promise<void> {
-    if (cell.kept) await this.writeKept(cell, cell.kept);
   }
 }

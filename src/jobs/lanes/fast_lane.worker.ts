@@ -194,8 +194,8 @@ export class FastLaneWorker {
     for (const cell of this.hotCells()) {
       if (this.stopping) return;
       const { name, concurrency } = cell.target;
-      if (cell.running || this.pause.look(name) === 'closed') continue;
-      if ((this.runningOf.get(name) ?? 0) >= Math.min(concurrency, this.pause.allowance(name))) continue;
+      if (cell.running || (!cell.kept && this.pause.look(name) === 'closed')) continue;
+      if (!cell.kept && (this.runningOf.get(name) ?? 0) >= Math.min(concurrency, this.pause.allowance(name))) continue;
       void this.inOwnContext(() => this.round(cell)).then((end) => this.afterRound(cell, end));
     }
   }
@@ -211,16 +211,25 @@ export class FastLaneWorker {
     const run = this.guardedRound(cell).then(async (end) => {
       // Only now: the cell's place is free, and what it found out about its target is still waited for by a clean stop.
       await this.pause.written(cell.target.name);
+      if (cell.owned.releasing) await this.giveBack();
       return end;
     });
     this.active.add(run);
     return run.finally(() => this.active.delete(run));
   }
 
+  /** Others wait for what ran dry here. Where the database does not answer now, the next heartbeat tries again. */
+  private giveBack(): Promise<void> {
+    return this.leases
+      .releaseDry()
+      .catch((error: unknown) => this.events.emit({ type: 'loop_failed', loop: 'fast_lane', error }));
+  }
+
   /** One round; never throws. A cell stays hot after an error and is tried again with the next check. */
   private async guardedRound(cell: Cell): Promise<RoundEnd> {
     const { name } = cell.target;
     if (cell.owned.lost || cell.running) return 'stopped';
+    if (cell.kept) return this.writeKept(cell);
     // Before the gate, which may cost a command: nobody else may start this cell meanwhile.
     cell.running = true;
     cell.owned.running++;
@@ -247,6 +256,25 @@ export class FastLaneWorker {
     return end;
   }
 
+  /**
+   * What became of rows is told whatever their target does meanwhile: a pause may last for days, and if we died in it the
+   * next owner would judge them as unknown. Takes no place of the target: nothing is sent.
+   */
+  private async writeKept(cell: Cell): Promise<RoundEnd> {
+    cell.running = true;
+    cell.owned.running++;
+    try {
+      await this.rounds.writeKept(cell);
+      return 'again';
+    } catch (error) {
+      this.events.emit({ type: 'round_failed', ...cell.id, error });
+      return 'stopped';
+    } finally {
+      cell.running = false;
+      cell.owned.running--;
+    }
+  }
+
   private cellOf(owned: OwnedPartition, target: RegisteredTarget): Cell {
     const cells = this.cells.get(owned) ?? new Map<string, Cell>();
     this.cells.set(owned, cells);
@@ -265,7 +293,7 @@ export class FastLaneWorker {
 
   private async writeOrphans(): Promise<void> {
     for (const cell of this.orphans) {
-      await this.rounds.writeOrphan(cell);
+      await this.rounds.writeKept(cell);
       this.orphans.delete(cell);
     }
   }
@@ -275,7 +303,7 @@ export class FastLaneWorker {
     const kept = [...this.cells.values()].flatMap((cells) => [...cells.values()].filter((cell) => cell.kept));
     let left = 0;
     for (const cell of new Set([...kept, ...this.orphans])) {
-      await this.rounds.writeOrphan(cell).catch((error: unknown) => {
+      await this.rounds.writeKept(cell).catch((error: unknown) => {
         left++;
         this.events.emit({ type: 'round_failed', ...cell.id, error });
       });
