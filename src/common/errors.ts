@@ -36,12 +36,19 @@ export class ClaimLostError extends SidelaneError {
   }
 }
 
-/** Text of anything thrown, without ever throwing itself. */
+/**
+ * Text of anything thrown, without ever throwing itself. An Error's message may be anything too: a response body that was
+ * assigned to it makes it a list, and what ends a run must not fail over that.
+ */
 export function errorText(error: unknown): string {
-  if (error instanceof Error) return error.message || error.name;
   try {
-    return String(error);
+    if (!(error instanceof Error)) return String(error);
+    return text(error.message) || text(error.name) || NO_TEXT;
   } catch {
-    return 'an error that has no text';
+    return NO_TEXT;
   }
 }
+
+const NO_TEXT = 'an error that has no text';
+
+const text = (value: unknown): string => String(value ?? '');

@@ -152,13 +152,15 @@ export class CellRound {
     // Once more after the mark, and before every start: time may have gone by while it was written.
     const mayStart = (): boolean => !stopping() && this.clock.monotonic() <= start_by && this.mayRun(cell, probe);
     const results = await this.runner.run(target, batch, mayStart);
-    const down = this.tellPause(cell, results, probe ?? 'open');
-    const blocked = this.isolateAndBlock(cell, results);
-    await this.settle(
-      cell,
-      this.outcome.prepare(cell.id, target, results, { token, ms: this.clock.monotonic() - started }),
-    );
-    return down ? { end: 'stopped' } : { blocked };
+    const ms = this.clock.monotonic() - started;
+    try {
+      const down = this.tellPause(cell, results, probe ?? 'open');
+      const blocked = this.isolateAndBlock(cell, results);
+      return down ? { end: 'stopped' } : { blocked };
+    } finally {
+      // Whatever is thrown between a send and here: without its outcome the next round would send it again.
+      await this.settle(cell, this.outcome.prepare(cell.id, target, results, { token, ms }));
+    }
   }
 
   /**

@@ -140,18 +140,15 @@ export class JobRunner {
         completed = true;
       },
     };
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve) => {
       const timer = this.clock.after(target.timeout_ms, () => {
         const error = new TargetOutcomeUnknown(`no answer within ${target.timeout_ms} ms`);
         abort.abort(error);
         end((run.timedOut ?? classifyError)(error));
       });
-      const free = (): void => {
+      const end = (result: RunResult): void => {
         this.short.delete(abort);
         timer.cancel();
-      };
-      const end = (result: RunResult): void => {
-        free();
         crashPoint('after_answer');
         if (completed) resolve({ kind: 'completed' });
         else resolve(failsByCallOff(abort.reason) ? afterCallOff(result, target.delivery_mode) : result);
@@ -160,18 +157,23 @@ export class JobRunner {
         crashPoint('before_answer');
         end(result());
       };
-      const opened = { trace_id: row.trace_id, traceparent, actor: { ...row.actor, via: 'system' } };
-      crashPoint('before_send');
-      try {
-        const work = outsideTransaction(() => this.config.context.run(opened, async () => run.call(jobs, context)));
-        crashPoint('after_send');
-        work.then(
+      const follow = (work: Promise<unknown>): void =>
+        void work.then(
           (value) => answered(() => run.onValue(value)),
           (error: unknown) => answered(() => classifyError(error)),
         );
+      let called: Promise<unknown> | undefined;
+      const begin = (): Promise<unknown> => (called = (async () => run.call(jobs, context))());
+      const opened = { trace_id: row.trace_id, traceparent, actor: { ...row.actor, via: 'system' } };
+      crashPoint('before_send');
+      try {
+        const work = outsideTransaction(() => this.config.context.run(opened, begin));
+        crashPoint('after_send');
+        follow(work);
       } catch (error) {
-        free(); // the host's own context store failed: nothing was called
-        reject(error as Error);
+        // The host's own context store failed. What it called runs on, and its end is the result; otherwise the row has
+        // failed as by its handler. Thrown on, it would leave the runs beside this one without their outcomes.
+        follow(called ?? Promise.reject(error as Error));
       }
     });
   }

@@ -1,6 +1,7 @@
 /** Runs one claimed row to its end: handler, what its result says of the target, outcome. */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { DeliveryMode } from '../jobs.types.js';
 import { targetVerdict, type RunResult } from '../policy/outcome.js';
@@ -19,6 +20,7 @@ export class LongRun {
     @Inject(JobOutcome) private readonly outcome: JobOutcome,
     @Inject(OutcomeBatch) private readonly outcomes: OutcomeBatch,
     @Inject(TargetPause) private readonly pause: TargetPause,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {}
 
   /** Resolves once the outcome is written; `onEnded` is called when the handler has come back. Never rejects. */
@@ -26,21 +28,32 @@ export class LongRun {
     const { row, target } = running;
     const started = this.clock.monotonic();
     let result: RunResult = { kind: 'not_started' };
-    // Once more before the start: time may have gone by since the claim was asked for.
-    // A claim that could run out before its first renewal would let the next owner's run begin beside this one.
-    const { renew_ms } = this.config.long_lane;
-    const trusted = running.deadline - this.config.lease.margin_ms - renew_ms > started && running.startBy >= started;
-    if (mayStart && trusted && !running.refusal) {
+    if (mayStart && this.isTrusted(running) && !running.refusal) {
       result = await this.runner.runLong(target, row, {
         abort: running.abort,
         progress: (percent, note) => running.progress(percent, note),
       });
     }
-    const told = this.tellPause(running, result);
-    result = running.refusal ?? told; // a row that never started says nothing of its target
+    try {
+      result = this.tellPause(running, result);
+    } catch (error) {
+      // Without its outcome the row would be renewed for ever, or end this process and the next one that claims it.
+      this.events.emit({ type: 'loop_failed', loop: 'long_lane', error });
+    }
+    result = running.refusal ?? result; // a row that never started says nothing of its target
     running.ended = true;
     onEnded();
     await this.outcomes.submit(this.prepare(running, result, this.clock.monotonic() - started));
+  }
+
+  /**
+   * Once more before the start: time may have gone by since the claim was asked for. A claim that could run out before its
+   * first renewal would let the next owner's run begin beside this one.
+   */
+  private isTrusted({ deadline, startBy }: RunningRow): boolean {
+    const { lease, long_lane } = this.config;
+    const now = this.clock.monotonic();
+    return deadline - lease.margin_ms - long_lane.renew_ms > now && startBy >= now;
   }
 
   /** A shutdown's last act for handlers that do not give up: rows that may run twice are due again, at no charge. */

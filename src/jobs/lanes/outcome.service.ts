@@ -82,11 +82,20 @@ export class JobOutcome {
     const now = this.clock.now();
     const prepared = emptyOutcome(scope);
     const stamped: JobDoc[] = [];
-    for (const [row, result] of results) {
-      const decision = decideRow(row, result, rulesFor(target, row.code), now, this.random);
+    const decide = (row: JobDoc, result: RunResult, random: Random): void => {
+      const decision = decideRow(row, result, rulesFor(target, row.code), now, random);
+      const events = eventsOf(row, result, decision, ms);
       this.place(prepared, { target, row, decision, run: { token, now, ms, class: result.kind }, stamped });
       if (releasesFollowers(row, decision)) prepared.release.push(row);
-      prepared.events.push(...eventsOf(row, result, decision, ms));
+      prepared.events.push(...events);
+    };
+    for (const [row, result] of results) {
+      try {
+        decide(row, result, this.random);
+      } catch (error) {
+        // What was sent must have its outcome. The kind of the end decides it; the words and the jitter do not.
+        decide(row, 'error' in result ? { ...result, error } : result, () => 0);
+      }
     }
     prepared.operations.push(...stampOperations(stamped, token));
     prepared.rows.push(...stamped);

@@ -42,20 +42,31 @@ export interface OutcomeRules {
 
 /** Reference, section 4, "handler errors". */
 export function classifyError(error: unknown): RunResult {
-  const name = (error as Error | undefined)?.name;
+  const name = fieldOf(error, 'name');
   if (name === 'TargetUnreachable') return { kind: 'unreachable', error };
-  if (name === 'TargetOutcomeUnknown') {
-    return { kind: 'unknown', error, target_up: (error as { target_up?: boolean }).target_up === true };
-  }
-  if ((error as { dead_now?: unknown } | undefined)?.dead_now === true) return { kind: 'rejected', error };
+  if (name === 'TargetOutcomeUnknown')
+    return { kind: 'unknown', error, target_up: fieldOf(error, 'target_up') === true };
+  if (fieldOf(error, 'dead_now') === true) return { kind: 'rejected', error };
   return { kind: 'answered', error };
+}
+
+/** Foreign code throws anything, objects too that cannot be read: that must not leave a run without its result. */
+function fieldOf(error: unknown, field: string): unknown {
+  try {
+    return (error as Record<string, unknown> | null | undefined)?.[field];
+  } catch {
+    return undefined;
+  }
 }
 
 /** One row's error in the answer of a batch handler. Where a marker cannot be meant, the error is an answer to the row. */
 export function classifyInBatch(error: Error, row: { alone: boolean; first_of_key: boolean }): RunResult {
-  if (error.name === 'JobHeldBack' && !row.first_of_key) return { kind: 'not_started' };
+  const name = fieldOf(error, 'name');
+  if (name === 'JobHeldBack' && !row.first_of_key) return { kind: 'not_started' };
   // Of a row that ran alone nobody else can be meant: not charged, it would run again for ever.
-  if (error.name === 'SharedFailure') return { kind: 'answered', error: error.cause, speaks_for_many: !row.alone };
+  if (name === 'SharedFailure') {
+    return { kind: 'answered', error: fieldOf(error, 'cause'), speaks_for_many: !row.alone };
+  }
   return classifyError(error);
 }
 
