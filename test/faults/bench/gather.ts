@@ -25,7 +25,8 @@ export async function gather(world: World, sampler: Sampler, { calm }: Pick<Scen
     mourned: mourned.map((row) => String(row['job'])),
     audit: audits
       .filter((row) => String(row['action']).startsWith('job.'))
-      .map((row) => ({ action: String(row['action']), n: names.get(String(row['subject'])) ?? '' })),
+      .map((row) => ({ action: String(row['action']), id: String(row['subject']) }))
+      .map((action) => ({ ...action, n: names.get(action.id) ?? '' })),
     unreleased: await connection.collection('job_partitions').countDocuments(busy),
     slot_rows: await slotRows(world),
   };
