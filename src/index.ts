@@ -50,7 +50,7 @@ export { JobsHealthModule } from './jobs/observability/health.module.js';
 export { JobsHealthIndicator, type JobsHealthResult } from './jobs/observability/health_indicator.js';
 export { EngineHealth, type HealthReport } from './jobs/observability/engine_health.js';
 export { KafkaModule } from './kafka/kafka.module.js';
-export type { KafkaModuleOptions } from './kafka/kafka.options.js';
+export type { KafkaModuleOptions, KafkaSettings, KafkaTopicOptions } from './kafka/kafka.options.js';
 export { kafkaTargetName } from './kafka/kafka.target.js';
 export {
   TargetUnreachable,
