@@ -7,7 +7,7 @@
  */
 import type { Connection } from 'mongoose';
 import { BootError } from '../common/errors.js';
-import { DatabaseClock } from '../common/ports/clock.js';
+import { DatabaseClock, type Clock } from '../common/ports/clock.js';
 import { untilThere } from '../common/utils/database_away.js';
 import type { JobsEvents } from './jobs.events.js';
 import type { JobsConfig } from './jobs.options.js';
@@ -39,7 +39,7 @@ export async function prepareDatabase(
       await agreeOnPartitions(collections, config.partitions);
       await seedPartitions(collections, config.partitions);
     };
-    await wait(prepare, new DatabaseClock(collections.databaseTime), config, events);
+    await waitForDatabase(prepare, new DatabaseClock(collections.databaseTime), config, events);
     return collections;
   } catch (error) {
     leaveConnection(connection); // or a boot that is tried again would find itself in the way
@@ -54,7 +54,7 @@ export async function openClock(
   events: JobsEvents,
 ): Promise<DatabaseClock> {
   const clock = new DatabaseClock(databaseTime);
-  await wait(() => clock.sync(), clock, config, events);
+  await waitForDatabase(() => clock.sync(), clock, config, events);
   return clock;
 }
 
@@ -63,7 +63,13 @@ export function leaveConnection(connection: Connection): void {
   engines.delete(connection);
 }
 
-function wait(work: () => Promise<void>, clock: DatabaseClock, config: JobsConfig, events: JobsEvents): Promise<void> {
+/** Work of the boot that may be repeated, until the database is there: up to `boot_wait_ms`, and said each time. */
+export function waitForDatabase<T>(
+  work: () => Promise<T>,
+  clock: Pick<Clock, 'monotonic'>,
+  config: JobsConfig,
+  events: JobsEvents,
+): Promise<T> {
   return untilThere(work, {
     clock,
     forMs: config.boot_wait_ms,

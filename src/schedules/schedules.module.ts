@@ -16,6 +16,10 @@ import {
 import { DiscoveryModule } from '@nestjs/core';
 import type { Connection } from 'mongoose';
 import { BootError } from '../common/errors.js';
+import { CLOCK, type Clock } from '../common/ports/clock.js';
+import { within } from '../common/utils/within.js';
+import { waitForDatabase } from '../jobs/boot.js';
+import { JobsEvents } from '../jobs/jobs.events.js';
 import { JOBS_CONNECTION } from '../jobs/jobs.module.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs/jobs.options.js';
 import { EngineLoops } from '../jobs/observability/engine_loops.js';
@@ -37,17 +41,29 @@ const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN } = new ConfigurableModule
   .setExtras({}, (definition: DynamicModule): DynamicModule => ({ ...definition, global: true }))
   .build();
 
+/** For a tick under way when the pod ends; part of the 4 s that `endOnSignals` leaves beyond the grace. */
+const STOP_MS = 500;
 /** Codes a health check looks at. */
 const MOST_CODES = 500;
 
 /** Connections that schedules of this process run on: a second module would declare and tick under the same names. */
 const taken = new WeakSet<Connection>();
 
-async function prepareDatabase(connection: Connection): Promise<SchedulesCollections> {
+async function prepareDatabase(
+  connection: Connection,
+  clock: Clock,
+  config: JobsConfig,
+  events: JobsEvents,
+): Promise<SchedulesCollections> {
   if (taken.has(connection))
     throw new BootError('two_engines', 'SchedulesModule.forRoot() was called twice for one connection: import it once');
   taken.add(connection);
-  return openSchedules(connection);
+  try {
+    return await waitForDatabase(() => openSchedules(connection), clock, config, events);
+  } catch (error) {
+    taken.delete(connection); // or a boot that is tried again would find itself in the way
+    throw error;
+  }
 }
 
 /**
@@ -60,6 +76,8 @@ export class SchedulesWorkers implements OnApplicationBootstrap, OnModuleDestroy
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(SchedulesService) private readonly schedules: SchedulesService,
     @Inject(SchedulesTick) private readonly tick: SchedulesTick,
+    @Inject(CLOCK) private readonly clock: Clock,
+    @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(SCHEDULES_COLLECTIONS) collections: SchedulesCollections,
     @Inject(EngineLoops) loops: EngineLoops,
     @Inject(OwnershipCheck) ownership: OwnershipCheck,
@@ -71,12 +89,13 @@ export class SchedulesWorkers implements OnApplicationBootstrap, OnModuleDestroy
 
   /** Every `onModuleInit` is done: all declarations are known, and no row is written for half of them. */
   async onApplicationBootstrap(): Promise<void> {
-    await this.schedules.sync();
+    await waitForDatabase(() => this.schedules.sync(), this.clock, this.config, this.events);
     if (this.config.workers === 'on') this.tick.start();
   }
 
+  /** A tick that waits for a database which is away must not hold the exit; what it does later changes no more than a crash. */
   async onModuleDestroy(): Promise<void> {
-    await this.tick.stop();
+    await within(this.clock, STOP_MS, this.tick.stop());
   }
 }
 
@@ -89,7 +108,11 @@ export class SchedulesWorkers implements OnApplicationBootstrap, OnModuleDestroy
       useFactory: (raw: SchedulesModuleOptions) => resolveSchedulesOptions(raw),
       inject: [MODULE_OPTIONS_TOKEN],
     },
-    { provide: SCHEDULES_COLLECTIONS, useFactory: prepareDatabase, inject: [JOBS_CONNECTION] },
+    {
+      provide: SCHEDULES_COLLECTIONS,
+      useFactory: prepareDatabase,
+      inject: [JOBS_CONNECTION, CLOCK, JOBS_CONFIG, JobsEvents],
+    },
     SlotRunner,
     SchedulesService,
     SchedulesExplorer,

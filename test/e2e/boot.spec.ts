@@ -3,7 +3,7 @@
  * are missing, conflicting or cannot be built, prepared by a pod that was configured otherwise.
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import { Module, type INestApplicationContext, type Type } from '@nestjs/common';
+import { Global, Module, type INestApplicationContext, type Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { getConnectionToken, MongooseModule } from '@nestjs/mongoose';
 import mongoose, { type Connection } from 'mongoose';
@@ -15,6 +15,7 @@ import {
   JobsModule,
   JobsWorkersModule,
   JobTargetsRegistry,
+  SchedulesModule,
   SideEffectService,
   type EnqueueResult,
   type JobsModuleOptions,
@@ -22,6 +23,7 @@ import {
 } from '../../src/index.js';
 import { DatabaseClock } from '../../src/common/ports/clock.js';
 import { isDatabaseAway, untilThere } from '../../src/common/utils/database_away.js';
+import { leaveConnection } from '../../src/jobs/boot.js';
 import { partitionOf } from '../../src/jobs/policy/partition.js';
 import { JOB_INDEXES } from '../../src/jobs/store/jobs.schema.js';
 import { Host } from '../support/host/host.js';
@@ -111,6 +113,52 @@ describe('a boot while the database is away', () => {
     expect(await indexNames()).toEqual(expect.arrayContaining(JOB_INDEXES.map(({ name }) => name)));
     expect(host.said('UNHANDLED')).toEqual([]);
   }, 60_000);
+
+  it.each([
+    ['indexes of the schedules are made', 'createIndexes\0\x0a\0\0\0schedules\0'],
+    ['schedules are synced', 'insert\0\x0a\0\0\0schedules\0'],
+  ])(
+    'goes away while the %s: says so, waits, and goes on',
+    async (_, command) => {
+      openDatabase();
+      const proxy = await openProxy('pass');
+      const lost = proxy.becomeAt(command, 'refuse');
+      const mongooseOptions = { serverSelectionTimeoutMS: 300 };
+      const env = { SCHEDULE: '0 0 * * *' };
+      const host = Host.start({ db, uri: through(proxy), mongoose: mongooseOptions, env });
+      opened.push({ close: () => host.kill() });
+      await lost;
+      await host.child.said('boot waits for the database');
+      proxy.become('pass');
+      await host.up();
+      expect(await connection.collection('schedules').countDocuments({ code: 'nothing' })).toBe(1);
+      expect(host.said('UNHANDLED')).toEqual([]);
+    },
+    60_000,
+  );
+
+  it('of schedules, that failed, may be tried again on the same connection', async () => {
+    openDatabase();
+    const shared = await mongoose.createConnection(process.env['MONGO_URI']!, { dbName: db }).asPromise();
+    opened.push(shared);
+    @Global()
+    @Module({ providers: [{ provide: getConnectionToken(), useValue: shared }], exports: [getConnectionToken()] })
+    class ConnectionModule {}
+    @Module({
+      imports: [
+        ConnectionModule,
+        JobsModule.forRoot({ partitions: PARTITIONS, workers: 'manual' }),
+        SchedulesModule.forRoot(),
+        JobsWorkersModule,
+      ],
+    })
+    class HostModule {}
+    await connection.collection('schedules').createIndex({ next_run_at: 1 }, { name: 'code' });
+    await expect(boot(HostModule)).rejects.toMatchObject({ code: 'index_conflict' });
+    await connection.collection('schedules').dropIndexes();
+    leaveConnection(shared); // what of the engine had come up
+    await boot(HostModule);
+  });
 
   it('for longer than boot_wait_ms: the boot fails with the error of the database', async () => {
     openDatabase();

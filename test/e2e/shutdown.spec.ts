@@ -285,6 +285,17 @@ describe('SIGTERM while the database', () => {
     expect(jobs.map((job) => job['status'])).toEqual(['PENDING', 'PENDING', 'RUNNING', 'RUNNING']);
   }, 60_000);
 
+  it('is away (refused) while a schedule ticks: its tick, which waits for the database, holds up nothing', async () => {
+    const proxy = await openProxy(mongoPort());
+    const env = { SCHEDULE: '* * * * * *' };
+    const scene = open({ handler: '1500', graceMs: 2_000, uri: through(proxy), env });
+    await scene.run();
+    proxy.become('refuse');
+    // Longer than a tick's pause: one is under way by then.
+    await waitFor('handlers that came back', () => scene.host.said('ended').length === LANES.length);
+    await scene.stop();
+  }, 60_000);
+
   it('falls silent (a black hole): the end comes in time all the same, though the driver would wait for it', async () => {
     const proxy = await openProxy(mongoPort());
     const scene = open({ handler: '500', graceMs: 2_000, uri: through(proxy) });

@@ -2,7 +2,7 @@
  * A real Nest application in a process of its own, for the shutdown and boot tests. What it does is in the environment:
  * `MONGO_URI`, `DB`; `ORDER` (`workers_last` or `workers_first`); `HANDLER`: milliseconds, `endless` (deaf to its
  * signal) or `obedient` (ends as soon as the signal says so); `OPTIONS`, the engine's, as JSON; `KAFKA`, a broker; `MONGOOSE`, more options
- * of the connection as JSON.
+ * of the connection as JSON; `SCHEDULE`, the expression of a schedule that does nothing.
  *
  * Every line on stdout is `<ms since SIGTERM, or -> <what> <detail>`. On its way out it tells which sockets are open.
  */
@@ -27,6 +27,8 @@ import {
   JobsWorkersModule,
   JobTargetsRegistry,
   KafkaModule,
+  SchedulesModule,
+  SchedulesService,
   SideEffectService,
   type Job,
   type JobContext,
@@ -107,6 +109,15 @@ class EnqueueController {
 @Module({ providers: [Targets], controllers: [EnqueueController] })
 class BusinessModule {}
 
+@Module({})
+class ScheduleModule implements OnModuleInit {
+  constructor(@Inject(SchedulesService) private readonly schedules: SchedulesService) {}
+
+  onModuleInit(): void {
+    this.schedules.declare({ code: 'nothing', cron: env['SCHEDULE']!, handler: async () => undefined });
+  }
+}
+
 const engine: DynamicModule[] = [
   MongooseModule.forRoot(env['MONGO_URI']!, {
     dbName: env['DB']!,
@@ -118,6 +129,7 @@ if (env['KAFKA']) {
   const target_topics = `${env['TOPIC'] ?? 'nowhere'}:at_least_once`;
   engine.push(KafkaModule.forRoot({ brokers: [env['KAFKA']], target_topics }));
 }
+if (env['SCHEDULE']) engine.push(SchedulesModule.forRoot(), { module: ScheduleModule });
 const rest = [...engine, BusinessModule];
 
 @Module({ imports: env['ORDER'] === 'workers_first' ? [JobsWorkersModule, ...rest] : [...rest, JobsWorkersModule] })
