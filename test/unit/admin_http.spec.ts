@@ -7,7 +7,7 @@ import { InvalidInputError, SidelaneError } from '../../src/common/errors.js';
 import { actorName } from '../../src/common/http/admin_actor.js';
 import { adminError } from '../../src/common/http/admin_error.js';
 import { adminErrorBody } from '../../src/common/http/admin_error.filter.js';
-import { idCursor, keyCursor, readIdCursor, readKeyCursor } from '../../src/jobs/admin/cursor.js';
+import { idCursor, keyCursor, MAX_CURSOR_CHARS, readIdCursor, readKeyCursor } from '../../src/jobs/admin/cursor.js';
 
 describe('who acts', () => {
   const id = new mongoose.Types.ObjectId();
@@ -83,6 +83,14 @@ describe('a cursor', () => {
         expect(readKeyCursor(keyCursor(place))).toEqual(place);
       }),
     );
+  });
+
+  it('of the longest texts is no longer than what a request may carry', () => {
+    for (const unit of ['\u0001', '\uffff', '"', '\ud83d\ude00']) {
+      const text = unit.repeat(500 / unit.length);
+      const cursor = keyCursor({ target: text, partition: Number.MAX_SAFE_INTEGER, order_key: text });
+      expect(cursor.length).toBeLessThanOrEqual(MAX_CURSOR_CHARS);
+    }
   });
 
   it('that nobody made is refused', () => {

@@ -42,7 +42,7 @@ export class BlockedKeys {
   async list({ target, cursor, limit }: { target?: string; cursor?: string; limit: number }): Promise<BlockedPage> {
     const now = this.clock.now();
     const data: BlockedKey[] = [];
-    let after: KeyPlace | undefined = readKeyCursor(cursor);
+    let after: KeyPlace | undefined = readKeyCursor(cursor, target);
     for (let left = this.config.admin.count_limit; left > 0;) {
       const wanted = Math.min(READ_ROWS, left);
       const rows = await readKeysBehind(this.collections, { after, only: target, limit: wanted });

@@ -3,8 +3,8 @@ import mongoose from 'mongoose';
 import { adminError } from '../../common/http/admin_error.js';
 import { isPlainText, MAX_TEXT_CHARS } from '../../common/http/admin_fields.js';
 
-/** A place among keys names up to three texts. */
-export const MAX_CURSOR_CHARS = 4096;
+/** A place among keys: two texts, of which JSON makes up to six bytes a character, and base64 a third more. */
+export const MAX_CURSOR_CHARS = 2 * MAX_TEXT_CHARS * 8 + 100;
 
 export interface KeyCursor {
   readonly target: string;
@@ -27,13 +27,15 @@ export function keyCursor({ target, partition, order_key }: KeyCursor): string {
   return Buffer.from(JSON.stringify([target, partition, order_key])).toString('base64url');
 }
 
-/** 400 `invalid_cursor` for anything that `keyCursor` could not have made. */
-export function readKeyCursor(cursor: string | undefined): KeyCursor | undefined {
+/** 400 `invalid_cursor` for anything that `keyCursor` could not have made, and for a place outside of the target `only`. */
+export function readKeyCursor(cursor: string | undefined, only?: string): KeyCursor | undefined {
   if (cursor === undefined) return undefined;
   const parts = parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3) throw invalidCursor();
   const [target, partition, order_key] = parts as unknown[];
   if (!isPlainText(target, MAX_TEXT_CHARS) || !isPlainText(order_key, MAX_TEXT_CHARS)) throw invalidCursor();
+  // The list would go on among the keys of the place's own target.
+  if (only !== undefined && target !== only) throw invalidCursor();
   if (!Number.isSafeInteger(partition) || (partition as number) < 0) throw invalidCursor();
   return { target, partition: partition as number, order_key };
 }
