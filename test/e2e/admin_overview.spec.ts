@@ -67,12 +67,37 @@ describe('GET /jobs/stats', () => {
     ]);
     let body: { statuses: object; targets: { name: string; counts: object }[] } | undefined;
     const names = await admin.pod.commandsOf(async () => ({ body } = await admin.get('/jobs/stats').expect(200)));
-    expect(names).toEqual(Array.from({ length: 4 + 3 + 3 }, () => 'aggregate'));
+    const namesThatWait = 2; // one in each lane, and that there are no more
+    expect(names).toEqual(Array.from({ length: 4 + namesThatWait + 3 + 3 }, () => 'aggregate'));
     const cut = { count: 20, at_least: true };
     expect(body!.statuses).toEqual({ PENDING: cut, RUNNING: none, DEAD: cut, DONE: cut });
     const counts = Object.fromEntries(body!.targets.map((each) => [each.name, each.counts]));
     expect(counts['orders:ship']).toEqual({ PENDING: cut, RUNNING: none, DEAD: cut, DONE: cut });
     expect(counts['reports:build']).toMatchObject({ PENDING: some(20), DEAD: none });
+  });
+});
+
+describe('a target whose rows are older than the newest ones that are looked at', () => {
+  const newer = { target: 'orders:ship' };
+  const countsOf = async (path: string, name: string): Promise<object | undefined> => {
+    const { body } = await admin.get(path).expect(200);
+    const all = (path === '/targets' ? body : body.targets) as { name: string; counts: object }[];
+    return all.find((each) => each.name === name)?.counts;
+  };
+
+  it.each(['/jobs/stats', '/targets'])('has no exact zero of what was never counted: %s', async (path) => {
+    await admin.insertMany(Array.from({ length: 5 }, () => ({ target: 'reports:build', status: 'DONE' as const })));
+    await admin.insertMany(Array.from({ length: 40 }, () => ({ ...newer, status: 'DONE' as const })));
+    const counts = await countsOf(path, 'reports:build');
+    expect(counts).toEqual({ PENDING: none, RUNNING: none, DEAD: none, DONE: { count: 0, at_least: true } });
+  });
+
+  it.each(['/jobs/stats', '/targets'])('is listed while rows of it wait, though no pod knows it: %s', async (path) => {
+    await admin.insertMany([{ target: 'gone:fast' }, { target: 'gone:long', lane: 'long' as const }]);
+    await admin.insertMany(Array.from({ length: 40 }, () => newer));
+    expect(await countsOf(path, 'gone:fast')).toMatchObject({ PENDING: some(1) });
+    expect(await countsOf(path, 'gone:long')).toMatchObject({ PENDING: some(1) });
+    expect(await countsOf(path, 'reports:build')).toMatchObject({ PENDING: none });
   });
 });
 
@@ -213,6 +238,36 @@ describe('GET /jobs/blocked', () => {
     expect(only.body).toMatchObject({ data: [{ key: 'other' }] });
     const commands = await admin.pod.commandsOf(() => admin.get('/jobs/blocked').expect(200));
     expect(commands).toEqual(['find']);
+  });
+});
+
+describe('a cursor of GET /jobs/blocked', () => {
+  const waits = (target: string, name: string) => ({
+    target,
+    key: name,
+    order_key: name,
+    attempts: 1,
+    next_run_at: new Date(admin.clock.now().getTime() + 60_000),
+  });
+
+  it('in another target than the one asked for is refused: it would list keys of the other', async () => {
+    await admin.insertMany([waits('a:a', '1'), waits('a:a', '2'), waits('b:b', '1')]);
+    const { body } = await admin.get('/jobs/blocked?target=a:a&limit=1').expect(200);
+    const cursor = body.next_cursor as string;
+    const refused = await admin.get(`/jobs/blocked?target=b:b&cursor=${cursor}`).expect(400);
+    expect(refused.body).toMatchObject({ code: 'invalid_cursor' });
+    for (const query of [`target=a:a&cursor=${cursor}`, `cursor=${cursor}`]) {
+      const page = await admin.get(`/jobs/blocked?${query}`).expect(200);
+      expect(page.body.data[0]).toMatchObject({ target: 'a:a', key: '2' });
+    }
+  });
+
+  it('is taken back, however long the texts of its place become on the way', async () => {
+    const target = '\u0001'.repeat(200);
+    await admin.insertMany([waits(target, '\u0001'.repeat(500)), waits(target, '\u0002'.repeat(500))]);
+    const { body } = await admin.get('/jobs/blocked?limit=1').expect(200);
+    const next = await admin.get(`/jobs/blocked?limit=1&cursor=${body.next_cursor as string}`).expect(200);
+    expect(next.body.data).toMatchObject([{ key: '\u0002'.repeat(500) }]);
   });
 });
 

@@ -10,7 +10,7 @@ import { AdminAudit } from '../admin_audit.service.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import type { JobStatus } from '../jobs.types.js';
 import { isTargetUsed, type BoundedCount } from '../store/admin.store.js';
-import { countByTarget, type Counted, type CountedTarget } from '../store/admin_counts.store.js';
+import { countByTarget, countOf, type Counted, type CountedTarget } from '../store/admin_counts.store.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import type { TargetDoc } from '../store/jobs.schema.js';
 import { listTargets, pauseByAdmin, readTarget, resumeByAdmin } from '../store/target_pause.store.js';
@@ -58,11 +58,11 @@ export class TargetStates {
     const { names, counted } = await this.count([]);
     return {
       at: this.clock.now(),
-      statuses: countsOf((status) => counted.statuses.get(status)),
+      statuses: countsOf((status) => counted.statuses.get(status)!),
       targets: names.map((name) => ({
         name,
         known: this.registry.get(name) !== undefined,
-        counts: countsOf((status) => counted.targets.get(status)?.get(name)),
+        counts: countsOf((status) => countOf(counted, status, name)),
       })),
     };
   }
@@ -72,7 +72,7 @@ export class TargetStates {
     const { names, counted } = await this.count([...rows.keys()]);
     return names.map((name) => ({
       ...stateOf(name, this.registry.get(name), rows.get(name)),
-      counts: countsOf((status) => counted.targets.get(status)?.get(name)),
+      counts: countsOf((status) => countOf(counted, status, name)),
     }));
   }
 
@@ -117,7 +117,7 @@ export class TargetStates {
     const counted = await countByTarget(this.collections, [{ name, lane: known?.lane }], this.most);
     return {
       ...stateOf(name, known, row),
-      counts: countsOf((status) => counted.targets.get(status)?.get(name)),
+      counts: countsOf((status) => countOf(counted, status, name)),
     };
   }
 
@@ -151,12 +151,6 @@ function stateOf(
   };
 }
 
-function countsOf(find: (status: JobStatus) => BoundedCount | undefined): StatusCounts {
-  const none: BoundedCount = { count: 0, at_least: false };
-  return {
-    PENDING: find('PENDING') ?? none,
-    RUNNING: find('RUNNING') ?? none,
-    DEAD: find('DEAD') ?? none,
-    DONE: find('DONE') ?? none,
-  };
+function countsOf(find: (status: JobStatus) => BoundedCount): StatusCounts {
+  return { PENDING: find('PENDING'), RUNNING: find('RUNNING'), DEAD: find('DEAD'), DONE: find('DONE') };
 }

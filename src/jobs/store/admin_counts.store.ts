@@ -9,6 +9,7 @@
 import type { JobLane, JobStatus } from '../jobs.types.js';
 import type { BoundedCount } from './admin.store.js';
 import type { JobsCollections } from './collections.js';
+import { namesOnRows } from './health.store.js';
 
 type Stage = Record<string, unknown>;
 
@@ -20,7 +21,7 @@ export interface CountedTarget {
 
 export interface Counted {
   readonly statuses: ReadonlyMap<JobStatus, BoundedCount>;
-  /** By status, then by target; also of targets nobody asked for, as far as the newest rows name them. */
+  /** By status, then by target; also of targets nobody asked for, as far as the newest rows or waiting ones name them. */
   readonly targets: ReadonlyMap<JobStatus, ReadonlyMap<string, BoundedCount>>;
 }
 
@@ -31,6 +32,8 @@ interface CountRow {
 }
 
 const STATUSES: readonly JobStatus[] = ['PENDING', 'RUNNING', 'DEAD', 'DONE'];
+/** Names that waiting rows are asked for where a backlog was cut: one seek each. */
+const MOST_NAMES = 100;
 /** Counts under way at once: the lanes need connections too. */
 const SIDE_BY_SIDE = 4;
 
@@ -56,14 +59,30 @@ export async function countByTarget(
     statuses.set(status, bounded(sum, most));
   }
   const isCut = ({ status }: CountRow): boolean => statuses.get(status)!.at_least;
-  const targets = allTargets(asked, newest);
+  // A target that no code knows any more: its rows may all be older than the newest ones.
+  const waiting = statuses.get('PENDING')!.at_least ? await namesOnRows(collections, { most: MOST_NAMES }) : undefined;
+  const targets = allTargets(asked, [
+    ...newest.map((row) => row.target),
+    ...(waiting?.fast ?? []),
+    ...(waiting?.long ?? []),
+  ]);
   const exact = await runAll(collections, [
     ...(statuses.get('PENDING')!.at_least ? targets.flatMap((target) => waitingOf(target, most)) : []),
     ...(statuses.get('DEAD')!.at_least ? targets.map((target) => deadOf(target, most)) : []),
   ]);
-  const oneByOne = (row: CountRow): boolean => row.status === 'PENDING' || row.status === 'DEAD';
-  const kept = newest.filter((row) => !(oneByOne(row) && isCut(row)));
-  return { statuses, targets: byTarget([...kept, ...exact], most, (row) => !oneByOne(row) && isCut(row)) };
+  const kept = newest.filter((row) => !(oneByOne(row.status) && isCut(row)));
+  return { statuses, targets: byTarget([...kept, ...exact], most, (row) => !oneByOne(row.status) && isCut(row)) };
+}
+
+/** Of one target. RUNNING and DONE are only counted among the newest rows: where those were not all, none is no zero. */
+export function countOf({ statuses, targets }: Counted, status: JobStatus, target: string): BoundedCount {
+  const uncounted = !oneByOne(status) && (statuses.get(status)?.at_least ?? false);
+  return targets.get(status)?.get(target) ?? { count: 0, at_least: uncounted };
+}
+
+/** Statuses that are counted target by target where they were cut. */
+function oneByOne(status: JobStatus): boolean {
+  return status === 'PENDING' || status === 'DEAD';
 }
 
 async function runAll({ jobs }: JobsCollections, counts: readonly Count[]): Promise<CountRow[]> {
@@ -125,9 +144,9 @@ function counted(
   ];
 }
 
-function allTargets(asked: readonly CountedTarget[], found: readonly CountRow[]): CountedTarget[] {
+function allTargets(asked: readonly CountedTarget[], found: readonly string[]): CountedTarget[] {
   const known = new Set(asked.map((target) => target.name));
-  const others = new Set(found.map((row) => row.target).filter((name) => !known.has(name)));
+  const others = new Set(found.filter((name) => !known.has(name)));
   return [...asked, ...[...others].map((name) => ({ name }))];
 }
 
