@@ -50,9 +50,6 @@ export class KafkaConnection {
       metadataMaxAge: METADATA_MAX_AGE_MS,
       retry: NO_RETRIES,
     });
-    this.producer.on(this.producer.events.REQUEST, ({ payload }) => {
-      if (payload.apiName === 'Produce') this.watch.answered(payload.broker, payload.correlationId);
-    });
   }
 
   /** One call of the client for all records. Throws `KafkaSendFailure`, which speaks for every one of them. */
@@ -122,7 +119,8 @@ export class KafkaConnection {
       assertCovers(answer, records);
       return answer;
     } catch (error) {
-      throw new KafkaSendFailure(phase(), error);
+      const spread = partition === undefined && records.length > 1;
+      throw new KafkaSendFailure(phase(), error, { spread, code: spread ? undefined : this.watch.codeOf(watched) });
     } finally {
       this.watch.end(watched);
     }

@@ -1,7 +1,8 @@
 /**
- * Sorts a failed send into the classes of the reference (section 7). Pure. Decides by the chain of causes and by how
- * far the send had come, never by the client's own `retriable`: its "retries exceeded" extends its non-retriable class,
- * and while it reconnects after a failure it replaces the first error by a harmless-looking second one.
+ * Sorts a failed send into the classes of the reference (section 7). Pure. Decides by how far the send had come and by
+ * what the broker answered. The client's error alone proves nothing: its "retries exceeded" extends its non-retriable
+ * class, and while it reconnects or asks for metadata after a failure it replaces the first error by a harmless-looking
+ * second one, which may speak of another topic.
  */
 
 /**
@@ -12,11 +13,20 @@ export type KafkaPhase = 'connect' | 'send' | 'written' | 'answered';
 
 export type KafkaFailureClass = 'answered' | 'not_sent' | 'unknown' | 'timed_out' | 'invalid';
 
+/** What is known of a send besides the client's error. */
+export interface KafkaSendFacts {
+  /** The error code that the broker answered to exactly these records. */
+  readonly code?: number | undefined;
+  /** One call for records of several partitions: at least once only, so that a wrong reading costs a resend at most. */
+  readonly spread?: boolean;
+}
+
 /** A send that did not succeed, with how far it had come; the client's error is the `cause`. */
 export class KafkaSendFailure extends Error {
   constructor(
     readonly phase: KafkaPhase,
     override readonly cause: unknown,
+    readonly facts: KafkaSendFacts = {},
   ) {
     super(cause instanceof Error ? cause.message : String(cause), { cause });
     this.name = 'KafkaSendFailure';
@@ -39,14 +49,12 @@ export class KafkaNotCovered extends Error {
   }
 }
 
-/**
- * Answers to a produce request that say: not appended. LEADER_NOT_AVAILABLE is left out on purpose: it answers requests
- * for metadata, such as the client makes after an unclear end, whose error it then hides.
- */
-const NOT_WRITTEN_TYPES = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'NOT_LEADER_FOR_PARTITION', 'NOT_ENOUGH_REPLICAS']);
-const TIMED_OUT_TYPES = new Set(['REQUEST_TIMED_OUT', 'NETWORK_EXCEPTION']);
-/** The broker refused the record itself. Retriable by name, but waiting would hold every other record for ever. */
-const REFUSED_TYPES = new Set(['CORRUPT_MESSAGE']);
+/** Answers to a produce request that say: not appended. UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER, NOT_ENOUGH_REPLICAS. */
+const NOT_WRITTEN = new Set<unknown>([3, 6, 19]);
+/** REQUEST_TIMED_OUT, NETWORK_EXCEPTION. */
+const TIMED_OUT = new Set<unknown>([7, 13]);
+/** CORRUPT_MESSAGE: the broker refused the record itself. Retriable by name, but waiting would hold every other record. */
+const REFUSED = new Set<unknown>([2]);
 const NETWORK_CODES = /^(ECONN|ENOTFOUND|EAI_|EHOST|ENET|ETIMEDOUT|EPIPE)/;
 
 interface ErrorFacts {
@@ -58,19 +66,24 @@ interface ErrorFacts {
   message?: unknown;
 }
 
-export function kafkaFailure(error: unknown, phase: KafkaPhase): KafkaFailureClass {
+export function kafkaFailure({ phase, cause, facts }: KafkaSendFailure): KafkaFailureClass {
   if (phase === 'connect') return 'not_sent';
-  const chain = chainOf(error);
-  if (phase === 'written' || chain.some(({ name }) => name === 'KafkaDeadlineExceeded')) return 'unknown';
-  const answer = chain.find(({ type }) => typeof type === 'string');
-  if (phase === 'answered') return answer ? answeredClass(answer) : 'unknown';
-  return answer ? refusedBeforeSend(answer) : unsentClass(chain);
+  const chain = chainOf(cause);
+  if (facts.code !== undefined) return answeredClass(facts.code, chain);
+  if (chain.some(({ name }) => name === 'KafkaDeadlineExceeded')) return 'unknown';
+  const said = chain.find(({ type }) => typeof type === 'string');
+  if (phase === 'send') return said ? refusedBeforeSend(said) : unsentClass(chain);
+  // Without the broker's own code the client's error may speak of another topic.
+  if (phase === 'written' || !facts.spread || !said) return 'unknown';
+  return answeredClass(said.code, chain);
 }
 
-function answeredClass({ type, retriable }: ErrorFacts): KafkaFailureClass {
-  if (NOT_WRITTEN_TYPES.has(type as string)) return 'not_sent';
-  if (TIMED_OUT_TYPES.has(type as string)) return 'timed_out';
-  return retriable === false || REFUSED_TYPES.has(type as string) ? 'answered' : 'unknown';
+/** The client does not retry, so what a broker has answered is final, however long the client takes to say so. */
+function answeredClass(code: unknown, chain: readonly ErrorFacts[]): KafkaFailureClass {
+  if (NOT_WRITTEN.has(code)) return 'not_sent';
+  if (TIMED_OUT.has(code)) return 'timed_out';
+  const said = chain.find(({ type, code: own }) => typeof type === 'string' && own === code);
+  return said?.retriable === false || REFUSED.has(code) ? 'answered' : 'unknown';
 }
 
 /** Nothing was written, so this answers a request for metadata. */

@@ -87,8 +87,8 @@ export class KafkaProducer implements OnApplicationShutdown {
 }
 
 /** A broker that had a word on these very records, or a record the client refused, says that the connection works. */
-function mayBeBroken({ phase, cause }: KafkaSendFailure): boolean {
-  const failure = kafkaFailure(cause, phase);
-  if (phase === 'answered') return failure === 'not_sent' || failure === 'unknown';
+function mayBeBroken(error: KafkaSendFailure): boolean {
+  const failure = kafkaFailure(error);
+  if (error.phase === 'answered') return failure === 'not_sent' || failure === 'unknown';
   return failure !== 'invalid';
 }

@@ -173,8 +173,9 @@ function rowError(failure: KafkaSendFailure, rows: number): Error {
 }
 
 /** The reference's table, in the engine's words. */
-function targetError({ phase, cause, message }: KafkaSendFailure, records: number): unknown {
-  switch (kafkaFailure(cause, phase)) {
+function targetError(failure: KafkaSendFailure, records: number): unknown {
+  const { cause, message } = failure;
+  switch (kafkaFailure(failure)) {
     case 'not_sent':
       return new TargetUnreachable(message, { cause });
     case 'unknown':

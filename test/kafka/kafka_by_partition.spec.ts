@@ -138,6 +138,45 @@ describe('at-most-once records by partition, where each partition has a mind of 
     expect(kafka.requests).toHaveLength(2);
   });
 
+  describe('when the topic of another event is gone, or closed to this pod', () => {
+    let both: Pod;
+
+    beforeEach(async () => {
+      both = new Pod('orders', { brokers: kafka.brokers, settings: () => ({ topic_names: { [OTHER]: 'log' } }) });
+      for (const code of [CODE, OTHER]) expect(await both.send([both.job('DO-1', { code })])).toEqual([undefined]);
+    });
+
+    afterEach(() => both.producer.onApplicationShutdown());
+
+    const unclear: [answer: string, mood: number, target_up: boolean][] = [
+      ['replicas lost after the append', 20, false],
+      ['a wait in vain for replicas', 7, true],
+    ];
+    const hidden = [3, 29].flatMap((topicError) => unclear.map((each) => [...each, topicError] as const));
+
+    it.each(hidden)('%s (%d) stay an unknown end (target up: %s, topic error %d)', async (_, mood, target_up, gone) => {
+      kafka.topicErrors.set('log', gone);
+      kafka.moods.set(1, mood);
+      const end = expect.objectContaining({ name: 'TargetOutcomeUnknown', target_up });
+      expect(await both.send([both.job(keyOf(1, 2))])).toEqual([end]);
+    });
+
+    it.each([3, 29])('a moved leader stays "not sent" (topic error %d)', async (gone) => {
+      kafka.topicErrors.set('log', gone);
+      kafka.moods.set(1, 6);
+      const ends = await both.send([both.job(keyOf(1, 2)), both.job(keyOf(1, 2))]);
+      expect(ends).toEqual([expect.any(TargetUnreachable), expect.any(TargetUnreachable)]);
+    });
+
+    it('a record that is refused stays refused', async () => {
+      kafka.topicErrors.set('log', 3);
+      kafka.moods.set(1, 10);
+      expect(await both.send([both.job(keyOf(1, 2))])).toEqual([
+        expect.objectContaining({ type: 'MESSAGE_TOO_LARGE' }),
+      ]);
+    });
+  });
+
   it("keeps two partitions' errors apart", async () => {
     kafka.moods.set(0, 10);
     kafka.moods.set(1, 'mute');

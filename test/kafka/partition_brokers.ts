@@ -19,6 +19,8 @@ export class PartitionBrokers {
   readonly accepted = new Map<number, unknown[]>();
   /** A message that is too large for its broker, which refuses all that come with it. */
   refuses: (value: unknown) => boolean = () => false;
+  /** Topic to the error that a question for its partitions is answered with. */
+  readonly topicErrors = new Map<string, number>();
   /** How long a question for the partitions takes. */
   metadataMs = 0;
   /** Answers nothing at all. */
@@ -71,7 +73,7 @@ export class PartitionBrokers {
     if (request.api === wire.Api.apiVersions) socket.write(wire.apiVersionsAnswer(request));
     if (request.api === wire.Api.metadata) {
       const leaders = Array.from({ length: this.partitions }, (_, partition) => partition % 2);
-      const facts = { brokers: this.ports, topics: wire.metadataTopics(request), leaders };
+      const facts = { brokers: this.ports, topics: wire.metadataTopics(request), leaders, errors: this.topicErrors };
       const answer = wire.metadataAnswer(request, facts);
       setTimeout(() => socket.write(answer), this.metadataMs);
     }

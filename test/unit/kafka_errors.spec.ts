@@ -1,6 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
 import kafkajs from 'kafkajs';
-import { KafkaDeadlineExceeded, KafkaNotCovered, kafkaFailure, type KafkaPhase } from '../../src/kafka/kafka.errors.js';
+import {
+  KafkaDeadlineExceeded,
+  KafkaNotCovered,
+  KafkaSendFailure,
+  kafkaFailure,
+  type KafkaPhase,
+  type KafkaSendFacts,
+} from '../../src/kafka/kafka.errors.js';
 
 const {
   KafkaJSBrokerNotFound,
@@ -18,8 +25,20 @@ const {
 type Made = new (message: unknown, options?: unknown) => Error;
 const make = (type: unknown, message: unknown, options: unknown = {}): Error => new (type as Made)(message, options);
 
+const CODES: Record<string, number> = {
+  CORRUPT_MESSAGE: 2,
+  UNKNOWN_TOPIC_OR_PARTITION: 3,
+  LEADER_NOT_AVAILABLE: 5,
+  NOT_LEADER_FOR_PARTITION: 6,
+  REQUEST_TIMED_OUT: 7,
+  MESSAGE_TOO_LARGE: 10,
+  NETWORK_EXCEPTION: 13,
+  NOT_ENOUGH_REPLICAS: 19,
+  NOT_ENOUGH_REPLICAS_AFTER_APPEND: 20,
+  TOPIC_AUTHORIZATION_FAILED: 29,
+};
 const protocol = (type: string, retriable: boolean): Error =>
-  make(KafkaJSProtocolError, { message: type, type, code: 1, retriable }, { retriable });
+  make(KafkaJSProtocolError, { message: type, type, code: CODES[type], retriable }, { retriable });
 /** As the client wraps the last error when it may not try again. */
 const exceeded = (cause: Error): Error =>
   make(KafkaJSNumberOfRetriesExceeded, cause, { retryCount: 0, retryTime: 100 });
@@ -74,8 +93,48 @@ const table: [condition: string, error: unknown, phase: KafkaPhase, expected: st
   ['the causes of an error form a ring', ring, 'send', 'answered'],
 ];
 
+/** As an answer to exactly these records. */
+const coded: [condition: string, code: number, error: unknown, expected: string][] = [
+  ['a refused reconnect hides a moved leader', 6, exceeded(refused), 'not_sent'],
+  ['our deadline passes while the client asks where the leader is', 6, new KafkaDeadlineExceeded('s', 1), 'not_sent'],
+  ['a metadata error hides lost replicas', 20, protocol('UNKNOWN_TOPIC_OR_PARTITION', true), 'unknown'],
+  ['another topic is closed meanwhile', 20, protocol('TOPIC_AUTHORIZATION_FAILED', false), 'unknown'],
+  ['another topic is gone meanwhile', 7, protocol('UNKNOWN_TOPIC_OR_PARTITION', true), 'timed_out'],
+  ['a refused reconnect hides a record too large', 10, exceeded(refused), 'unknown'],
+  ['the client fails at a record that was written', 0, new TypeError('boom'), 'unknown'],
+];
+
+const spread: [condition: string, error: unknown, phase: KafkaPhase, expected: string][] = [
+  ['the first partition refuses', protocol('MESSAGE_TOO_LARGE', false), 'answered', 'answered'],
+  ['the first partition has moved', protocol('NOT_LEADER_FOR_PARTITION', true), 'answered', 'not_sent'],
+  ['another has moved while the first waits', protocol('NOT_LEADER_FOR_PARTITION', true), 'written', 'unknown'],
+];
+
+const classOf = (error: unknown, phase: KafkaPhase, facts?: KafkaSendFacts): string =>
+  kafkaFailure(new KafkaSendFailure(phase, error, facts));
+
+/** The broker's own code, where the case says that it answered with this error. */
+function codeIn(error: unknown): number | undefined {
+  const { code, cause } = error as { code?: unknown; cause?: unknown };
+  if (typeof code === 'number') return code;
+  return cause instanceof Error && cause !== error ? codeIn(cause) : undefined;
+}
+
 describe('the class of a failed Kafka send', () => {
   it.each(table)('when %s', (_, error, phase, expected) => {
-    expect(kafkaFailure(error, phase)).toBe(expected);
+    expect(classOf(error, phase, { code: phase === 'answered' ? codeIn(error) : undefined })).toBe(expected);
+  });
+
+  it.each(coded)('when %s (answered: %d)', (_, code, error, expected) => {
+    expect(classOf(error, 'answered', { code })).toBe(expected);
+  });
+
+  it.each(table.filter(([, , phase]) => phase === 'answered'))(
+    'is unknown without the code of the answer, when %s',
+    (_, error) => expect(classOf(error, 'answered')).toBe('unknown'),
+  );
+
+  it.each(spread)('of a send over several partitions, when %s', (_, error, phase, expected) => {
+    expect(classOf(error, phase, { spread: true })).toBe(expected);
   });
 });

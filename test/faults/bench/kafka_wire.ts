@@ -124,15 +124,22 @@ export const metadataTopics = ({ body }: Request): string[] => body.list(() => b
 
 export function metadataAnswer(
   { correlation }: Request,
-  facts: { brokers: readonly { id: number; port: number }[]; topics: readonly string[]; leaders: readonly number[] },
+  facts: {
+    brokers: readonly { id: number; port: number }[];
+    topics: readonly string[];
+    leaders: readonly number[];
+    /** Topic to the error that is answered instead of its partitions. */
+    errors?: ReadonlyMap<string, number>;
+  },
 ): Buffer {
   const answer = new Writer().int32(correlation);
   const ids = facts.brokers.map(({ id }) => id);
   answer.list(facts.brokers, ({ id, port }) => answer.int32(id).string('127.0.0.1').int32(port).string(null));
   answer.int32(ids[0]!);
   answer.list(facts.topics, (topic) => {
-    answer.int16(ErrorCode.none).string(topic).int8(0);
-    answer.list([...facts.leaders.entries()], ([partition, leader]) => {
+    const error = facts.errors?.get(topic) ?? ErrorCode.none;
+    answer.int16(error).string(topic).int8(0);
+    answer.list(error === ErrorCode.none ? [...facts.leaders.entries()] : [], ([partition, leader]) => {
       answer.int16(ErrorCode.none).int32(partition).int32(leader);
       answer.list(ids, (id) => answer.int32(id)).list(ids, (id) => answer.int32(id));
     });
