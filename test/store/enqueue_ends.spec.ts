@@ -61,7 +61,7 @@ describe.each([['inTransaction', true] as const, ['connection.transaction of som
         await Promise.all([bump, ...stray]);
       });
       await Promise.allSettled(stray);
-      expect(attempts).toBe(2);
+      expect(attempts).toBeGreaterThan(1);
       expect(await count()).toBe(20);
     });
 
