@@ -165,3 +165,28 @@ it('nothing matches: nothing is written, not even an audit row', async () => {
   );
   expect(names).toEqual(['aggregate', 'find', 'aggregate']);
 });
+
+it.each(['dry_run=true', 'reason=x', 'dry_run=true&dry_run=true', 'filter[key]=K', '=x'])(
+  'beside a body the query ?%s is refused: overlooked, it would let a call change what it was to count',
+  async (query) => {
+    await admin.insertMany(dead(3));
+    const body = { filter: { code: 'ship' } };
+    const answer = await admin.post(`/jobs/bulk/skip?${query}`, body).expect(400);
+    expect(answer.body).toMatchObject({ statusCode: 400, code: 'invalid_input' });
+    expect(await count({ status: 'DEAD' })).toBe(3);
+    await admin.post('/jobs/bulk/skip?', body).expect(200);
+  },
+);
+
+it.each([
+  ['2026-02-31T08:00:00Z', 400],
+  ['2025-02-29T08:00:00Z', 400],
+  ['2026-04-31T08:00:00+07:00', 400],
+  ['2026-01-00T08:00:00Z', 400],
+  ['2026-13-01T08:00:00Z', 400],
+  ['2024-02-29T08:00:00Z', 200],
+  ['2026-01-31T23:59:59.999-11:00', 200],
+])('the time %s is answered %s: a day that its month does not have is no other day', async (from, status) => {
+  const { body } = await admin.post('/jobs/bulk/retry', { filter: { key: 'none', from } }).expect(status);
+  if (status === 400) expect(body).toMatchObject({ code: 'invalid_input' });
+});

@@ -46,10 +46,15 @@ const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?(Z|[+-]\d{2
 export function IsTime(): PropertyDecorator {
   return applyDecorators(
     Transform(({ value }: { value: unknown }) =>
-      typeof value === 'string' && ISO_TIME.test(value) ? new Date(value) : value,
+      typeof value === 'string' && ISO_TIME.test(value) && isDayOfMonth(value) ? new Date(value) : value,
     ),
     IsDate(),
   );
+}
+
+/** JavaScript takes the 31st of February for a day of March, and who asked for it would get other rows than named. */
+function isDayOfMonth(time: string): boolean {
+  return new Date(time.slice(0, 10)).getUTCDate() === Number(time.slice(8, 10));
 }
 
 /** `true` or `false`, in a query string as well. */

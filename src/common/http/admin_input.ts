@@ -30,9 +30,13 @@ const Query = createParamDecorator((dto: Type<object>, context: ExecutionContext
   return validated(dto, readQuery(originalUrl ?? url ?? ''));
 });
 
-const Body = createParamDecorator((dto: Type<object>, context: ExecutionContext): object =>
-  validated(dto, readBody(requestOf(context).body)),
-);
+const Body = createParamDecorator((dto: Type<object>, context: ExecutionContext): object => {
+  const { originalUrl, url, body } = requestOf(context);
+  // `?dry_run=true` beside a body would be overlooked, and what was to be counted be changed.
+  const names = Object.keys(readQuery(originalUrl ?? url ?? ''));
+  if (names.length > 0) throw invalid(names.map((name) => `${name}: expected in the body, not in the query`));
+  return validated(dto, readBody(body));
+});
 
 export interface AdminParamRule {
   /** What the value must look like; one that does not names nothing: 404. Default: any plain text. */
@@ -56,7 +60,7 @@ export function AdminQuery(dto: Type<object>): ParameterDecorator {
   return described(Query(dto), ApiQuery({ type: dto }));
 }
 
-/** The JSON body as an instance of `dto`; no body counts as `{}`. 400 as for the query. */
+/** The JSON body as an instance of `dto`; no body counts as `{}`. 400 as for the query, and for any query beside it. */
 export function AdminBody(dto: Type<object>): ParameterDecorator {
   return described(Body(dto), ApiBody({ type: dto }));
 }
