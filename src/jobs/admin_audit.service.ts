@@ -20,6 +20,8 @@ export interface AdminChange {
   /** Things changed. Default 1. */
   readonly count?: number;
   readonly reason?: string | undefined;
+  /** What it was changed to, where the action does not say. */
+  readonly detail?: string | undefined;
 }
 
 @Injectable()
@@ -44,7 +46,9 @@ export class AdminAudit {
     return new mongoose.Types.ObjectId();
   }
 
-  private rowOf(_id: mongoose.Types.ObjectId, { actor, action, subject, count = 1, reason }: AdminChange): AuditDoc {
-    return { _id, at: this.clock.now(), actor, action, subject, count, ...(reason !== undefined && { reason }) };
+  private rowOf(_id: mongoose.Types.ObjectId, change: AdminChange): AuditDoc {
+    const { actor, action, subject, count = 1, reason, detail } = change;
+    const why = { ...(reason !== undefined && { reason }), ...(detail !== undefined && { detail }) };
+    return { _id, at: this.clock.now(), actor, action, subject, count, ...why };
   }
 }

@@ -4,6 +4,7 @@ import { ApiOkResponse, ApiOperation } from '@nestjs/swagger';
 import { AdminActor } from '../common/http/admin_actor.js';
 import { AdminApi, ApiUnknown } from '../common/http/admin_api.decorator.js';
 import { AdminBody, AdminParam, AdminQuery } from '../common/http/admin_input.js';
+import { ReasonDto } from '../common/http/admin_reason.dto.js';
 import { CronOverrideBody, PreviewBody, PreviewQuery, RunNowBody, ScheduleBody } from './schedules.dto.js';
 import { SchedulesAdmin, type ScheduleView } from './schedules_admin.service.js';
 
@@ -26,8 +27,12 @@ export class SchedulesController {
   @ApiOperation({ summary: 'Enable: the next slot after now comes first, missed ones do not' })
   @ApiOkResponse({ type: ScheduleBody })
   @ApiUnknown(UNKNOWN)
-  enable(@AdminParam('code', CODE) code: string, @AdminActor() actor: string): Promise<ScheduleView> {
-    return this.admin.enable(code, actor);
+  enable(
+    @AdminParam('code', CODE) code: string,
+    @AdminBody(ReasonDto) { reason }: ReasonDto,
+    @AdminActor() actor: string,
+  ): Promise<ScheduleView> {
+    return this.admin.enable(code, actor, reason);
   }
 
   @Post(':code/disable')
@@ -35,8 +40,12 @@ export class SchedulesController {
   @ApiOperation({ summary: 'Disable: no new slots; one already enqueued still runs' })
   @ApiOkResponse({ type: ScheduleBody })
   @ApiUnknown(UNKNOWN)
-  disable(@AdminParam('code', CODE) code: string, @AdminActor() actor: string): Promise<ScheduleView> {
-    return this.admin.disable(code, actor);
+  disable(
+    @AdminParam('code', CODE) code: string,
+    @AdminBody(ReasonDto) { reason }: ReasonDto,
+    @AdminActor() actor: string,
+  ): Promise<ScheduleView> {
+    return this.admin.disable(code, actor, reason);
   }
 
   @Put(':code/cron_override')
@@ -45,18 +54,22 @@ export class SchedulesController {
   @ApiUnknown(UNKNOWN)
   override(
     @AdminParam('code', CODE) code: string,
-    @AdminBody(CronOverrideBody) { cron_override }: CronOverrideBody,
+    @AdminBody(CronOverrideBody) { cron_override, reason }: CronOverrideBody,
     @AdminActor() actor: string,
   ): Promise<ScheduleView> {
-    return this.admin.override(code, cron_override, actor);
+    return this.admin.override(code, cron_override, actor, reason);
   }
 
   @Delete(':code/cron_override')
   @ApiOperation({ summary: "Back to the code's expression" })
   @ApiOkResponse({ type: ScheduleBody })
   @ApiUnknown(UNKNOWN)
-  clearOverride(@AdminParam('code', CODE) code: string, @AdminActor() actor: string): Promise<ScheduleView> {
-    return this.admin.clearOverride(code, actor);
+  clearOverride(
+    @AdminParam('code', CODE) code: string,
+    @AdminBody(ReasonDto) { reason }: ReasonDto,
+    @AdminActor() actor: string,
+  ): Promise<ScheduleView> {
+    return this.admin.clearOverride(code, actor, reason);
   }
 
   @Post(':code/run_now')
@@ -64,8 +77,12 @@ export class SchedulesController {
   @ApiOperation({ summary: 'One extra run beside the slots' })
   @ApiOkResponse({ type: RunNowBody })
   @ApiUnknown('No schedule of the answering pod has this code')
-  runNow(@AdminParam('code', CODE) code: string, @AdminActor() actor: string): Promise<RunNowBody> {
-    return this.admin.runNow(code, actor);
+  runNow(
+    @AdminParam('code', CODE) code: string,
+    @AdminBody(ReasonDto) { reason }: ReasonDto,
+    @AdminActor() actor: string,
+  ): Promise<RunNowBody> {
+    return this.admin.runNow(code, actor, reason);
   }
 
   @Get(':code/preview')

@@ -2,9 +2,10 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsOptional, IsString } from 'class-validator';
 import { IsWholeNumber } from '../common/http/admin_fields.js';
+import { ReasonDto } from '../common/http/admin_reason.dto.js';
 import { MissedSlotPolicy, SkipReason } from './schedule_rules.js';
 
-export class CronOverrideBody {
+export class CronOverrideBody extends ReasonDto {
   @ApiProperty({ type: String, description: '5 fields, or 6 with seconds first', example: '0 3 * * MON-FRI' })
   @IsString()
   cron_override: string;

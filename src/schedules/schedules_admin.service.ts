@@ -32,6 +32,13 @@ export type ScheduleView = ScheduleDoc & {
 /** Ticks, boots and other admins may change a row between our read and our write, each once in a while. */
 const ROUNDS = 5;
 
+/** Who wants a change, and why. */
+interface Wish {
+  readonly code: string;
+  readonly actor: string;
+  readonly reason: string | undefined;
+}
+
 /** A change and its name in the audit; nothing when the row is already as wanted. */
 type Decide = (row: ScheduleDoc, now: Date) => { action: string; change: ScheduleChange } | undefined;
 
@@ -53,8 +60,8 @@ export class SchedulesAdmin {
   }
 
   /** The first slot is the next after now: what was missed while it was off is not made up for. */
-  enable(code: string, actor: string): Promise<ScheduleView> {
-    return this.change(code, actor, (row, now) =>
+  enable(code: string, actor: string, reason?: string): Promise<ScheduleView> {
+    return this.change({ code, actor, reason }, (row, now) =>
       row.enabled
         ? undefined
         : { action: 'schedule.enable', change: { enabled: true, next_run_at: nextSlot(row, now) } },
@@ -62,22 +69,22 @@ export class SchedulesAdmin {
   }
 
   /** No further slots; one that has its row still runs. */
-  disable(code: string, actor: string): Promise<ScheduleView> {
-    return this.change(code, actor, (row) =>
+  disable(code: string, actor: string, reason?: string): Promise<ScheduleView> {
+    return this.change({ code, actor, reason }, (row) =>
       row.enabled ? { action: 'schedule.disable', change: { enabled: false } } : undefined,
     );
   }
 
   /** Throws `invalid_cron`, before anything is written. */
-  override(code: string, cron_override: string, actor: string): Promise<ScheduleView> {
-    return this.change(code, actor, (row, now) => {
+  override(code: string, cron_override: string, actor: string, reason?: string): Promise<ScheduleView> {
+    return this.change({ code, actor, reason }, (row, now) => {
       const next_run_at = nextSlot({ ...row, cron_override }, now);
       return { action: 'schedule.override', change: { cron_override, next_run_at } };
     });
   }
 
-  clearOverride(code: string, actor: string): Promise<ScheduleView> {
-    return this.change(code, actor, (row, now) => {
+  clearOverride(code: string, actor: string, reason?: string): Promise<ScheduleView> {
+    return this.change({ code, actor, reason }, (row, now) => {
       if (row.cron_override === undefined) return undefined;
       const { cron_override: _, ...rest } = row;
       const next_run_at = nextSlot(rest, now);
@@ -86,14 +93,18 @@ export class SchedulesAdmin {
   }
 
   /** One extra run beside the slots, also of a disabled schedule; never late, and under a key of its own. */
-  async runNow(code: string, actor: string): Promise<{ code: string; slot: Date; dedupe_key: string }> {
+  async runNow(
+    code: string,
+    actor: string,
+    reason?: string,
+  ): Promise<{ code: string; slot: Date; dedupe_key: string }> {
     if (!this.schedules.has(code)) throw unknown(code);
     const slot = this.clock.now();
     const dedupe_key = `${code}:now:${this.ids.sortable()}`;
     const payload: SlotPayload = { slot: slot.toISOString(), run_now: true };
     await inTransaction(this.connection, async (tx) => {
       await this.sideEffect.enqueue(targetOf(code), payload, { code, dedupe_key }, tx);
-      await this.audit.record(tx, { actor, action: 'schedule.run_now', subject: code });
+      await this.audit.record(tx, { actor, action: 'schedule.run_now', subject: code, reason });
     });
     return { code, slot, dedupe_key };
   }
@@ -108,14 +119,15 @@ export class SchedulesAdmin {
     return { code, cron: row.cron_override ?? row.cron, timezone: row.timezone, slots };
   }
 
-  private async change(code: string, actor: string, decide: Decide): Promise<ScheduleView> {
+  private async change(wish: Wish, decide: Decide): Promise<ScheduleView> {
+    const { code } = wish;
     for (let round = 0; round < ROUNDS; round++) {
       const row = await findSchedule(this.collections, code);
       if (!row) throw unknown(code);
       const now = this.clock.now();
       const decision = decide(row, now);
       if (!decision) return this.view(row);
-      const changed = await inTransaction(this.connection, async (tx) => this.write(tx, row, decision, actor, now));
+      const changed = await inTransaction(this.connection, async (tx) => this.write(tx, row, decision, wish, now));
       if (!changed) continue;
       this.tick.wake();
       return this.view(changed);
@@ -127,11 +139,12 @@ export class SchedulesAdmin {
     tx: Tx,
     row: ScheduleDoc,
     { action, change }: NonNullable<ReturnType<Decide>>,
-    actor: string,
+    { actor, reason }: Wish,
     now: Date,
   ): Promise<ScheduleDoc | null> {
     const changed = await changeSchedule(this.collections, row, change, now, tx.session);
-    if (changed) await this.audit.record(tx, { actor, action, subject: row.code });
+    const detail = change.cron_override ?? undefined;
+    if (changed) await this.audit.record(tx, { actor, action, subject: row.code, reason, detail });
     return changed;
   }
 

@@ -213,6 +213,39 @@ describe('POST /schedules/:code/run_now', () => {
   });
 });
 
+describe('a reason', () => {
+  it.each([
+    ['post', 'disable', {}, 'schedule.disable', {}],
+    ['put', 'cron_override', { cron_override: '5 * * * *' }, 'schedule.override', { detail: '5 * * * *' }],
+    ['delete', 'cron_override', {}, 'schedule.clear_override', {}],
+    ['post', 'run_now', {}, 'schedule.run_now', {}],
+    ['post', 'enable', {}, 'schedule.enable', {}],
+  ] as const)('of %s %s is kept in the audit, with what was set', async (method, path, more, action, kept) => {
+    const before = {
+      ...(action === 'schedule.enable' && { enabled: false }),
+      ...(action === 'schedule.clear_override' && { cron_override: '1 * * * *' }),
+    };
+    await collections.schedules.updateOne({ code: 'hourly' }, { $set: { timezone: 'UTC', ...before } });
+    const answer = await call(method, `/schedules/hourly/${path}`, 'admin', { ...more, reason: 'stock-taking' });
+    expect(answer.status).toBe(200);
+    const row = { actor: expect.any(String), action, subject: 'hourly', count: 1, reason: 'stock-taking', ...kept };
+    expect(await admin.audit()).toEqual([row]);
+  });
+
+  it.each([
+    ['post', 'enable', { why: 'x' }],
+    ['post', 'disable', { reason: 5 }],
+    ['delete', 'cron_override', { reason: '' }],
+    ['post', 'run_now', { reason: 'x', slot: '2030-01-01T00:00:00Z' }],
+  ] as const)('of %s %s that is none (%j) answers 400 and changes nothing', async (method, path, body) => {
+    const { code } = (await call(method, `/schedules/hourly/${path}`, 'admin', body).expect(400)).body as {
+      code: string;
+    };
+    expect(code).toBe('invalid_input');
+    expect(await changes()).toEqual([]);
+  });
+});
+
 describe('GET /schedules/:code/preview', () => {
   it('answers the next slots; ten unless asked otherwise', async () => {
     const { body } = await admin.get('/schedules/hourly/preview?count=3').expect(200);

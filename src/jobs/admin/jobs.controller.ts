@@ -4,9 +4,10 @@ import { ApiAcceptedResponse, ApiOkResponse, ApiOperation } from '@nestjs/swagge
 import { AdminActor } from '../../common/http/admin_actor.js';
 import { AdminApi, ApiLost, ApiUnknown } from '../../common/http/admin_api.decorator.js';
 import { AdminBody, AdminParam, AdminQuery } from '../../common/http/admin_input.js';
+import { ReasonDto } from '../../common/http/admin_reason.dto.js';
 import type { ListedJob } from '../store/admin.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
-import { JOB_EXAMPLE, JOB_ID, JobDetailDto, JobDto, JobPageDto, JobsQueryDto, ReasonDto } from './jobs.dto.js';
+import { JOB_EXAMPLE, JOB_ID, JobDetailDto, JobDto, JobPageDto, JobsQueryDto } from './jobs.dto.js';
 import { JobsAdminService, type Cancelled } from './jobs_admin.service.js';
 import { JobsReader, type JobPage } from './jobs_reader.service.js';
 

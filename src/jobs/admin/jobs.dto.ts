@@ -6,7 +6,6 @@ import { JobLane, JobStatus } from '../jobs.types.js';
 import { MAX_CURSOR_CHARS } from './cursor.js';
 
 export const JOB_ID = '65f1c0ffee65f1c0ffee65f1';
-export const MAX_REASON_CHARS = 1_000;
 const STATUSES = Object.values(JobStatus);
 
 export class PagingDto {
@@ -56,20 +55,6 @@ export class JobsQueryDto extends PagingDto {
   @IsOptional()
   @IsWholeNumber(1, 10_000)
   page?: number;
-}
-
-/** Why an admin does it; kept in the audit. */
-export class ReasonDto {
-  @ApiPropertyOptional({ type: String, maxLength: MAX_REASON_CHARS, example: 'the customer withdrew the order' })
-  @IsOptional()
-  @IsPlainText(MAX_REASON_CHARS)
-  reason?: string;
-}
-
-export class RequiredReasonDto {
-  @ApiProperty({ type: String, minLength: 1, maxLength: MAX_REASON_CHARS, example: 'broker maintenance until 18:00' })
-  @IsPlainText(MAX_REASON_CHARS)
-  reason: string;
 }
 
 export class HistoryDto {

@@ -4,7 +4,8 @@ import { Type } from 'class-transformer';
 import { ArrayMaxSize, ArrayNotEmpty, IsArray, IsBoolean, IsIn, IsInt, IsObject } from 'class-validator';
 import { IsOptional, Matches, Max, Min, ValidateNested } from 'class-validator';
 import { IsPlainText, IsTime } from '../../common/http/admin_fields.js';
-import { JOB_ID, ReasonDto } from './jobs.dto.js';
+import { ReasonDto } from '../../common/http/admin_reason.dto.js';
+import { JOB_ID } from './jobs.dto.js';
 
 /** Ids of one call. */
 const MAX_IDS = 1_000;

@@ -213,6 +213,9 @@ export class AuditRowDto {
 
   @ApiPropertyOptional({ type: String, example: 'the customer withdrew the order' })
   reason?: string;
+
+  @ApiPropertyOptional({ type: String, description: 'The expression of an override', example: '0 3 * * MON-FRI' })
+  detail?: string;
 }
 
 export class AuditPageDto {

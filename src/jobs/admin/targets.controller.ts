@@ -4,7 +4,7 @@ import { ApiOkResponse, ApiOperation } from '@nestjs/swagger';
 import { AdminActor } from '../../common/http/admin_actor.js';
 import { AdminApi, ApiLost, ApiUnknown } from '../../common/http/admin_api.decorator.js';
 import { AdminBody, AdminParam } from '../../common/http/admin_input.js';
-import { RequiredReasonDto } from './jobs.dto.js';
+import { RequiredReasonDto } from '../../common/http/admin_reason.dto.js';
 import { TARGET_EXAMPLE, TargetDto } from './overview.dto.js';
 import { TargetStates, type TargetState } from './target_states.service.js';
 

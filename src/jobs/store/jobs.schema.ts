@@ -146,6 +146,8 @@ export interface AuditDoc {
   subject: string;
   count: number;
   reason?: string;
+  /** What it was changed to, where the action does not say: the expression of an override. */
+  detail?: string;
 }
 
 /** Slots of one rate key of one target (`<target> <key>`) that still count, and until when the document is needed. */
