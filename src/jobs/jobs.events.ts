@@ -82,7 +82,7 @@ export type JobsEvent =
   | { type: 'skipped'; rows: RowRef[] }
   /** A row was removed because an admin cancelled it. */
   | { type: 'cancelled'; row: RowRef }
-  /** A target's `on_dead` threw; the row is DEAD without what it would have written. */
+  /** A target's `on_dead` threw, did not come back or aborts its transaction; the row is DEAD without what it would have written. */
   | { type: 'on_dead_failed'; row: RowRef; error: unknown }
   | { type: 'round_failed'; target: string; partition: number; error: unknown }
   | { type: 'loop_failed'; loop: string; error: unknown }

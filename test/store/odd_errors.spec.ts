@@ -14,7 +14,7 @@ describe('odd errors', () => {
   const db = new TestDatabase();
   const unhandled: unknown[] = [];
   const note = (error: unknown): void => void unhandled.push(error);
-  beforeEach(() => process.on('unhandledRejection', note));
+  beforeEach(() => void process.on('unhandledRejection', note));
   afterEach(async () => {
     await db.reset();
     process.off('unhandledRejection', note);

@@ -118,6 +118,13 @@ export const FAST_LANE_QUERIES: readonly EngineQuery[] = [
     examined: 2,
   }),
   query({
+    name: 'outcome: what has become of rows',
+    of: outcome.findEnds,
+    ask: (send, { jobs, fast: rows }) => send(jobs, rows),
+    index: '_id_',
+    examined: 2 * BATCH,
+  }),
+  query({
     name: 'outcome: a run postponed',
     of: outcome.writeOutcomes,
     ask: (send, { jobs, running, later }) => send(jobs, update.postponeOperations(another(running[0]!), later)),

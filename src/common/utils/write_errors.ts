@@ -37,6 +37,11 @@ export function labelTransient(error: unknown): void {
 }
 
 /** True when the driver runs the transaction's callback again after this error. */
-export function isTransient(error: unknown): boolean {
-  return (error as ServerError | null)?.hasErrorLabel?.(TRANSIENT) ?? false;
+export const isTransient = (error: unknown): boolean => hasLabel(error, TRANSIENT);
+
+/** True when nobody knows whether the transaction committed. */
+export const isCommitUnknown = (error: unknown): boolean => hasLabel(error, 'UnknownTransactionCommitResult');
+
+function hasLabel(error: unknown, label: string): boolean {
+  return (error as ServerError | null | undefined)?.hasErrorLabel?.(label) ?? false;
 }

@@ -8,6 +8,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
+import { comesOfDatabaseAway } from '../../common/utils/database_away.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
@@ -58,26 +59,38 @@ export class ClaimSweeper {
 
   private async removeCancelled(rows: readonly JobDoc[], now: Date): Promise<number> {
     let removed = 0;
-    for (const row of rows) {
-      if (!(await removeCancelled(this.collections, row, now))) continue;
+    await this.each(rows, async (row) => {
+      if (!(await removeCancelled(this.collections, row, now))) return;
       removed++;
       this.events.emit({ type: 'cancelled', row: rowRef(row, row.attempts) });
-    }
+    });
     return removed;
   }
 
   private async reclaim(rows: readonly JobDoc[], now: Date): Promise<{ again: number; dead: number }> {
     const counts = { again: 0, dead: 0 };
-    for (const row of rows) {
+    await this.each(rows, async (row) => {
       const target = this.targets.get(row.target)!;
       const verdict = judgeExpired(target.delivery_mode, row.crashes, this.config.max_crashes);
       const run = this.outcome.runRecord(target, { token: '', now, ms: 0, class: 'lease_expired' });
       const dead = verdict.do === 'dead';
       const operation = reclaimOperation(row, verdict, run);
-      if ((await this.outcome.writeJudged([{ row, target, dead, operation }])) === 0) continue; // somebody was first
+      if ((await this.outcome.writeJudged([{ row, target, dead, operation }])) === 0) return; // somebody was first
       counts[dead ? 'dead' : 'again']++;
       if (dead) this.events.emit({ type: 'dead', row: rowRef(row, row.attempts), reason: verdict.reason });
-    }
+    });
     return counts;
+  }
+
+  /** One row that cannot be written must not hide those behind it; a database that is away would fail all of them. */
+  private async each(rows: readonly JobDoc[], work: (row: JobDoc) => Promise<void>): Promise<void> {
+    for (const row of rows) {
+      try {
+        await work(row);
+      } catch (error) {
+        if (comesOfDatabaseAway(error)) throw error;
+        this.events.emit({ type: 'loop_failed', loop: 'sweep', error });
+      }
+    }
   }
 }

@@ -8,21 +8,26 @@
  * fences match nothing, which is counted (`outcome_lost`, `claim_lost`) and otherwise a normal result.
  */
 import { Inject, Injectable } from '@nestjs/common';
-import type { mongo } from 'mongoose';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { crashPoint } from '../../common/ports/crash_points.js';
 import { RANDOM, type Random } from '../../common/ports/random.js';
 import { ClaimLostError, errorText, SidelaneError } from '../../common/errors.js';
-import { comesOfDatabaseAway } from '../../common/utils/database_away.js';
 import { ambientTx, inTransaction, type Tx } from '../../common/utils/transaction.js';
-import { JobsEvents, type JobsEvent } from '../jobs.events.js';
+import { JobsEvents, type JobsEvent, type RowRef } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import { JobLane } from '../jobs.types.js';
+import { JobLane, JobStatus } from '../jobs.types.js';
 import { decideRow, type RowDecision, type RunResult } from '../policy/outcome.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import { releaseFollowers, type KeyRef } from '../store/fast_lane.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
-import { deleteFinished, finishIn, writeOutcomeIn, writeOutcomes } from '../store/outcome.store.js';
+import {
+  deleteFinished,
+  findEnds,
+  finishIn,
+  writeOutcomeIn,
+  writeOutcomes,
+  type WrittenOutcomes,
+} from '../store/outcome.store.js';
 import {
   doneOperation,
   failureOperations,
@@ -33,14 +38,22 @@ import {
 } from '../store/outcome_update.js';
 import { rulesFor, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import { FinishedRows } from './finished_rows.js';
+import { OnDeadHook } from './on_dead_hook.js';
 import { POD, type Pod } from './pod.js';
-import { rowRef, toJob } from './row_ref.js';
+import { rowRef } from './row_ref.js';
 import type { RunResults } from './run_results.js';
 
 /** Where an outcome belongs: a cell, or a target of the long lane. */
 export interface OutcomeScope {
   readonly target: string;
   readonly partition?: number;
+}
+
+/** A row that is to go DEAD, at this time of its `closed_at`. */
+interface Death {
+  readonly row: JobDoc;
+  readonly at: Date;
+  readonly event: JobsEvent;
 }
 
 type UpdateOne = Extract<Operation, { updateOne: unknown }>;
@@ -52,8 +65,10 @@ export interface PreparedOutcome {
   operations: Operation[];
   /** Rows the operations speak of. */
   rows: JobDoc[];
+  /** Of these, the rows that go DEAD: told once it is known that they did. */
+  deaths: Death[];
   /** Rows that go DEAD in a transaction of their own, with their target's `on_dead`. */
-  dead: { row: JobDoc; operation: UpdateOne; unlessMatched: Operation[]; target: RegisteredTarget }[];
+  dead: (Death & { operation: UpdateOne; unlessMatched: Operation[]; target: RegisteredTarget })[];
   release: KeyRef[];
   events: JobsEvent[];
   /** A write was tried before: fewer matches than rows are then expected, not lost. */
@@ -84,10 +99,10 @@ export class JobOutcome {
     const stamped: JobDoc[] = [];
     const decide = (row: JobDoc, result: RunResult, random: Random): void => {
       const decision = decideRow(row, result, rulesFor(target, row.code), now, random);
-      const events = eventsOf(row, result, decision, ms);
-      this.place(prepared, { target, row, decision, run: { token, now, ms, class: result.kind }, stamped });
+      const ended = endOf(row, result, decision, ms);
+      this.place(prepared, { target, row, result, decision, run: { token, now, ms, class: result.kind }, stamped });
       if (releasesFollowers(row, decision)) prepared.release.push(row);
-      prepared.events.push(...events);
+      prepared.events.push(...ended);
     };
     for (const [row, result] of results) {
       try {
@@ -120,8 +135,9 @@ export class JobOutcome {
       prepared.completed = [];
     }
     if (prepared.operations.length > 0) {
-      const matched = await writeOutcomes(this.collections, prepared.operations);
-      if (!again) this.countLost(prepared, prepared.rows, matched);
+      const written = await writeOutcomes(this.collections, prepared.operations);
+      if (!again) this.countLost(prepared, prepared.rows, written.updated + written.deleted);
+      await this.tellEnds(prepared, { ...prepared, written, again });
       prepared.operations = [];
     }
     crashPoint('after_outcome'); // followers are not released yet
@@ -167,7 +183,7 @@ export class JobOutcome {
   ): Promise<number> {
     const alone = judged.filter(({ target, dead }) => dead && target?.on_dead);
     const rest = judged.filter((each) => !alone.includes(each)).map(({ operation }) => operation);
-    let matched = rest.length === 0 ? 0 : await writeOutcomes(this.collections, rest);
+    let matched = rest.length === 0 ? 0 : (await writeOutcomes(this.collections, rest)).updated;
     for (const { row, operation, target } of alone) {
       if (await this.endDead(row, operation, target!)) matched++;
     }
@@ -184,12 +200,14 @@ export class JobOutcome {
     {
       target,
       row,
+      result,
       decision,
       run,
       stamped,
     }: {
       target: RegisteredTarget;
       row: JobDoc;
+      result: RunResult;
       decision: RowDecision;
       run: Pick<RunRecord, 'token' | 'now' | 'ms' | 'class'>;
       stamped: JobDoc[];
@@ -212,15 +230,19 @@ export class JobOutcome {
           prepared.rows.push(row);
         }
         return;
-      case 'dead':
+      case 'dead': {
+        const operations = failureOperations(row, decision, this.runRecord(target, run));
+        const death = { row, at: run.now, event: deathOf(row, result, decision) };
         if (target.on_dead) {
-          const [operation, ...unlessMatched] = failureOperations(row, decision, this.runRecord(target, run));
-          prepared.dead.push({ row, operation: operation as UpdateOne, unlessMatched, target });
+          const [operation, ...unlessMatched] = operations;
+          prepared.dead.push({ ...death, operation: operation as UpdateOne, unlessMatched, target });
           return;
         }
-        prepared.operations.push(...failureOperations(row, decision, this.runRecord(target, run)));
+        prepared.deaths.push(death);
+        prepared.operations.push(...operations);
         prepared.rows.push(row);
         return;
+      }
       case 'retry':
         prepared.operations.push(...failureOperations(row, decision, this.runRecord(target, run)));
         prepared.rows.push(row);
@@ -229,37 +251,65 @@ export class JobOutcome {
 
   private async writeDead(
     prepared: PreparedOutcome,
-    { row, operation, unlessMatched, target }: PreparedOutcome['dead'][number],
+    dying: PreparedOutcome['dead'][number],
     again: boolean,
   ): Promise<void> {
-    let written = await this.endDead(row, operation, target);
-    if (!written && unlessMatched.length > 0) written = (await writeOutcomes(this.collections, unlessMatched)) > 0;
-    if (!written && !again) this.countLost(prepared, [row], 0);
+    const { row, operation, unlessMatched, target } = dying;
+    let written: WrittenOutcomes = { updated: (await this.endDead(row, operation, target)) ? 1 : 0, deleted: 0 };
+    if (written.updated === 0 && unlessMatched.length > 0) {
+      written = await writeOutcomes(this.collections, unlessMatched);
+    }
+    if (!again) this.countLost(prepared, [row], written.updated + written.deleted);
+    await this.tellEnds(prepared, { rows: [row], deaths: [dying], written, again });
+  }
+
+  /**
+   * Tells of rows that went DEAD, and of those that an admin had cancelled. A bulk write does not say which of its rows
+   * matched, and one whose reply was lost finds its own work done: then one look says what stands.
+   */
+  private async tellEnds(
+    { events }: PreparedOutcome,
+    {
+      rows,
+      deaths,
+      written,
+      again,
+    }: { rows: readonly JobDoc[]; deaths: readonly Death[]; written: WrittenOutcomes; again: boolean },
+  ): Promise<void> {
+    if (!again && written.updated === rows.length) return void events.push(...deaths.map(({ event }) => event));
+    if (deaths.length === 0 && written.deleted === 0) return;
+    const ends = await findEnds(this.collections, rows);
+    const isDead = ({ row, at }: Death): boolean => {
+      const end = ends.get(row._id.toHexString());
+      return end?.status === JobStatus.dead && end.closed_at?.getTime() === at.getTime();
+    };
+    events.push(...deaths.filter(isDead).map(({ event }) => event));
+    const gone = rows.filter((row) => !ends.has(row._id.toHexString()));
+    // More are gone than were deleted here: others have run to their end elsewhere, and nobody knows which.
+    if (gone.length > written.deleted) return;
+    events.push(...gone.map((row): JobsEvent => ({ type: 'cancelled', row: rowRef(row, row.attempts) })));
   }
 
   /**
    * DEAD and `on_dead` in one transaction. A fault of the hook itself must not keep the row alive for ever: the row then
    * goes DEAD without it, and the event says so. A fault of the database is thrown: the outcome is kept and written later.
    */
-  private async endDead(
-    row: JobDoc,
-    operation: UpdateOne,
-    target: RegisteredTarget,
-    tries = ON_DEAD_TRIES,
-  ): Promise<boolean> {
-    try {
-      return await inTransaction(this.collections.connection, async (tx) => {
-        const dead = await writeOutcomeIn(tx.session, this.collections, operation);
-        if (dead) await callOnDead(target, dead, tx);
-        return dead !== undefined;
-      });
-    } catch (error) {
-      if (!(error instanceof OnDeadFailed)) throw error;
-      // A connection that broke under the hook is no fault of it, and the driver does not always label it. Where the
-      // database is away the write before the hook says so next; where only the hook says it, it means one of its own.
-      if (tries > 1 && comesOfDatabaseAway(error.cause)) return this.endDead(row, operation, target, tries - 1);
-      this.events.emit({ type: 'on_dead_failed', row: rowRef(row, row.attempts), error: error.cause });
-      return (await writeOutcomes(this.collections, [operation])) === 1;
+  private async endDead(row: JobDoc, operation: UpdateOne, target: RegisteredTarget): Promise<boolean> {
+    const hook = new OnDeadHook(this.clock, target);
+    for (;;) {
+      try {
+        return await inTransaction(this.collections.connection, async (tx) => {
+          const dead = await writeOutcomeIn(tx.session, this.collections, operation);
+          if (dead) await hook.call(dead, tx);
+          return dead !== undefined;
+        });
+      } catch (error) {
+        const fault = hook.judge(error);
+        if (fault === 'database') throw error;
+        if (fault === 'again') continue;
+        this.events.emit({ type: 'on_dead_failed', row: rowRef(row, row.attempts), error: fault.cause });
+        return (await writeOutcomes(this.collections, [operation])).updated === 1;
+      }
     }
   }
 
@@ -293,23 +343,18 @@ export class JobOutcome {
   }
 }
 
-/** How often a hook is called whose connection breaks. */
-const ON_DEAD_TRIES = 5;
-
-class OnDeadFailed extends Error {}
-
-async function callOnDead(target: RegisteredTarget, row: JobDoc, tx: Tx): Promise<void> {
-  try {
-    await target.on_dead!(toJob(row), tx);
-  } catch (error) {
-    // A conflict inside the transaction is the driver's business: it runs the whole attempt again.
-    if ((error as Partial<mongo.MongoError>).hasErrorLabel?.('TransientTransactionError')) throw error;
-    throw new OnDeadFailed('on_dead failed', { cause: error });
-  }
-}
-
 export function emptyOutcome(scope: OutcomeScope): PreparedOutcome {
-  return { scope, completed: [], operations: [], rows: [], dead: [], release: [], events: [], repeated: false };
+  return {
+    scope,
+    completed: [],
+    operations: [],
+    rows: [],
+    deaths: [],
+    dead: [],
+    release: [],
+    events: [],
+    repeated: false,
+  };
 }
 
 /** A head that had waited is gone: what was deferred behind it comes due. The long lane knows no order. */
@@ -318,11 +363,15 @@ function releasesFollowers(row: JobDoc, decision: RowDecision): boolean {
   return decision.do === 'dead' || (decision.do === 'complete' && row.attempts > 0);
 }
 
-function eventsOf(row: JobDoc, result: RunResult, decision: RowDecision, ms: number): JobsEvent[] {
+function endOf(row: JobDoc, result: RunResult, decision: RowDecision, ms: number): JobsEvent[] {
   if (result.kind === 'not_started' || result.kind === 'postponed') return [];
-  const ref = rowRef(row, 'attempts' in decision ? decision.attempts : row.attempts);
-  const ended: JobsEvent = { type: 'run_ended', row: ref, result: result.kind, ms };
-  if (decision.do !== 'dead') return [ended];
-  const reason = 'error' in result ? errorText(result.error) : result.kind;
-  return [ended, { type: 'dead', row: ref, reason }];
+  return [{ type: 'run_ended', row: refOf(row, decision), result: result.kind, ms }];
 }
+
+function deathOf(row: JobDoc, result: RunResult, decision: RowDecision): JobsEvent {
+  const reason = 'error' in result ? errorText(result.error) : result.kind;
+  return { type: 'dead', row: refOf(row, decision), reason };
+}
+
+const refOf = (row: JobDoc, decision: RowDecision): RowRef =>
+  rowRef(row, 'attempts' in decision ? decision.attempts : row.attempts);

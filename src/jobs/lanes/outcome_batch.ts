@@ -11,10 +11,15 @@ import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { emptyOutcome, JobOutcome, type PreparedOutcome } from './outcome.service.js';
 
+/** How long one row with a hook holds up the next. */
+const HOOK_PATIENCE_MS = 1_000;
+
 @Injectable()
 export class OutcomeBatch {
   private readonly group: GroupCommit<PreparedOutcome, void>;
-  private cutWait: (() => void) | undefined;
+  /** Rows whose `on_dead` is called: foreign code, so one that hangs must not hold up every other outcome of the pod. */
+  private readonly dying: GroupCommit<PreparedOutcome, void>;
+  private readonly waits = new Set<() => void>();
   private givenUp = false;
 
   constructor(
@@ -23,22 +28,22 @@ export class OutcomeBatch {
     @Inject(JobOutcome) private readonly outcome: JobOutcome,
     @Inject(JobsEvents) private readonly events: JobsEvents,
   ) {
-    this.group = new GroupCommit({
-      write: async (batch) => {
-        await this.writeUntilDone(merge(batch));
-        return batch.map(() => undefined);
-      },
-    });
+    const write = async (batch: readonly PreparedOutcome[]): Promise<undefined[]> => {
+      await this.writeUntilDone(merge(batch));
+      return batch.map(() => undefined);
+    };
+    this.group = new GroupCommit({ write });
+    this.dying = new GroupCommit({ write, most: 1, patience: { clock, ms: HOOK_PATIENCE_MS } });
   }
 
   /** Resolves once the outcome is written. Never rejects. */
   submit(prepared: PreparedOutcome): Promise<void> {
-    return this.group.submit(prepared);
+    return (prepared.dead.length > 0 ? this.dying : this.group).submit(prepared);
   }
 
   /** Tries kept outcomes at once instead of after the wait. */
   hurry(): void {
-    this.cutWait?.();
+    for (const cut of this.waits) cut();
   }
 
   /**
@@ -64,12 +69,14 @@ export class OutcomeBatch {
 
   private wait(ms: number): Promise<void> {
     return new Promise<void>((resolve) => {
-      const timer = this.clock.after(ms, resolve);
-      this.cutWait = () => {
+      const cut = (): void => {
         timer.cancel();
+        this.waits.delete(cut);
         resolve();
       };
-    }).then(() => void (this.cutWait = undefined));
+      const timer = this.clock.after(ms, cut);
+      this.waits.add(cut);
+    });
   }
 }
 
@@ -79,6 +86,7 @@ function merge(all: readonly PreparedOutcome[]): PreparedOutcome {
     merged.completed.push(...each.completed);
     merged.operations.push(...each.operations);
     merged.rows.push(...each.rows);
+    merged.deaths.push(...each.deaths);
     merged.dead.push(...each.dead);
     merged.release.push(...each.release);
     merged.events.push(...each.events);

@@ -16,10 +16,30 @@ export async function deleteFinished({ jobs }: JobsCollections, rows: readonly R
   return result.deletedCount;
 }
 
-/** Writes failures, stamps and judgements in one command; answers how many rows matched their fence. */
-export async function writeOutcomes({ jobs }: JobsCollections, operations: readonly Operation[]): Promise<number> {
+/** How many rows matched their fence: `deleted` are those that an admin had cancelled. */
+export interface WrittenOutcomes {
+  readonly updated: number;
+  readonly deleted: number;
+}
+
+/** Writes failures, stamps and judgements in one command. */
+export async function writeOutcomes(
+  { jobs }: JobsCollections,
+  operations: readonly Operation[],
+): Promise<WrittenOutcomes> {
   const result = await jobs.bulkWrite([...operations], { ordered: false });
-  return result.matchedCount + result.deletedCount;
+  return { updated: result.matchedCount, deleted: result.deletedCount };
+}
+
+/** What has become of rows, by id; those that are gone are missing. */
+export async function findEnds(
+  { jobs }: JobsCollections,
+  rows: readonly Pick<JobDoc, '_id'>[],
+): Promise<Map<string, Pick<JobDoc, 'status' | 'closed_at'>>> {
+  const found = await jobs
+    .find({ _id: { $in: rows.map(({ _id }) => _id) } }, { projection: { status: 1, closed_at: 1 } })
+    .toArray();
+  return new Map(found.map((row) => [row._id.toHexString(), row]));
 }
 
 /** One fenced update in somebody's transaction; answers the row as it is now, or nothing when it was lost. */

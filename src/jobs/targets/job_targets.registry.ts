@@ -56,7 +56,8 @@ export interface JobTargetOptions {
   keep_dead_ms?: number;
   /**
    * Called when a row of this target goes DEAD, in that very transaction: what it writes or enqueues with `tx` exists if
-   * and only if the row is DEAD. An error of its own is logged and does not keep the row from going DEAD.
+   * and only if the row is DEAD. It runs again when the transaction does. An error of its own is logged and does not keep
+   * the row from going DEAD, nor does a hook that needs more than 20 calls or 10 s for one row: it goes DEAD without it.
    */
   on_dead?(job: Job, tx: Tx): Promise<unknown>;
   /** Paths of the payload that nobody is shown: `card.number`, `items.*.secret`. */
