@@ -16,6 +16,7 @@ import { POD, type Pod } from './pod.js';
 import { ReadAhead } from './read_ahead.js';
 import { RunningRow } from './running_row.js';
 import { TargetPause, type Probe } from './target_pause.js';
+import { UnansweredClaims, type OpenClaim } from './unanswered_claims.js';
 
 export interface OpenTarget {
   readonly target: RegisteredTarget;
@@ -31,12 +32,6 @@ interface Backlog {
   readonly limit: number;
 }
 
-interface Unanswered {
-  readonly ids: readonly Types.ObjectId[];
-  readonly token: string;
-  readonly deadline: number;
-}
-
 /** Rows a cold check reads to find the targets that have work. */
 const COLD_CHECK_LIMIT = 256;
 
@@ -47,8 +42,7 @@ const MOST_CANDIDATES = 1_000;
 export class LongClaims {
   /** The last round won something, or lost it to another pod: there may be more. Busy codes alone are no progress. */
   progressed = false;
-  /** Claims of a round that failed: whatever they won is ours, under tokens we know, and runs nowhere yet. */
-  private unanswered: Unanswered[] = [];
+  private readonly unanswered = new UnansweredClaims();
   private readonly ahead: ReadAhead;
 
   constructor(
@@ -83,14 +77,17 @@ export class LongClaims {
     this.progressed = false;
   }
 
-  /** Rows that earlier claims won before their round failed. No command when there are none. */
+  /** Rows that earlier claims won before their round failed, or after. No command when there are none, else one. */
   async adopt(): Promise<RunningRow[]> {
-    const adopted: RunningRow[] = [];
-    for (const { ids, token, deadline } of this.unanswered) {
-      adopted.push(...this.toRunning(await store.readClaimed(this.collections, ids, token), deadline));
-    }
-    this.unanswered = []; // not one by one: where the next read fails, those read before it are returned to nobody
-    return adopted;
+    const now = this.clock.monotonic();
+    const due = this.unanswered.due(now);
+    if (due.length === 0) return [];
+    const ids = due.flatMap((claim) => claim.ids);
+    const rows = await store.readClaimed(this.collections, ids, ...due.map(({ token }) => token));
+    this.unanswered.looked(due, now);
+    this.unanswered.handOver(rows, now);
+    const deadlines = new Map(due.map(({ token, deadline }) => [token, deadline]));
+    return rows.flatMap((row) => this.toRunning([row], deadlines.get(row.claim_token!)!));
   }
 
   /** Claims the most urgent rows of these targets. `stillHot` is told which of them may have more. */
@@ -193,7 +190,8 @@ export class LongClaims {
       if (won === 'busy') busy++;
       else claimed.push(...won);
     }
-    this.unanswered = []; // not before: where a later claim fails, what earlier ones won is returned to nobody
+    // Not before: where a later claim fails, what earlier ones won is returned to nobody.
+    this.unanswered.handOver(claimed.map(({ row }) => row), this.clock.monotonic()); // prettier-ignore
     const conflicts = chosen.length - claimed.length;
     this.progressed = claimed.length > 0 || conflicts > busy;
     if (chosen.length > 0) this.events.emit({ type: 'claimed', rows: claimed.length, conflicts });
@@ -204,9 +202,10 @@ export class LongClaims {
     if (rows.length === 0) return [];
     const { claim, open } = this.newClaim(rows.map((row) => row._id));
     crashPoint('before_claim');
-    await store.claimRows(this.collections, open.ids, claim);
+    const count = await store.claimRows(this.collections, open.ids, claim);
     crashPoint('after_claim');
     const won = await store.readClaimed(this.collections, open.ids, open.token);
+    open.answered = won.length >= count; // a row that was claimed and is not seen yet is looked for
     return this.toRunning(won, open.deadline, probes);
   }
 
@@ -221,6 +220,7 @@ export class LongClaims {
       crashPoint('before_claim');
       const won = await store.claimExclusive(this.collections, row._id, place, claim);
       crashPoint('after_claim');
+      open.answered = true;
       if (won === 'taken') return [];
       taken.add(place);
       if (won !== 'busy') return this.toRunning([won], open.deadline, probes);
@@ -228,13 +228,12 @@ export class LongClaims {
     return 'busy';
   }
 
-  private newClaim(ids: readonly Types.ObjectId[]): { claim: store.Claim; open: Unanswered } {
+  private newClaim(ids: readonly Types.ObjectId[]): { claim: store.Claim; open: OpenClaim } {
     const { lease_ms } = this.config.long_lane;
     const deadline = this.clock.monotonic() + lease_ms;
     const now = this.clock.now();
     const token = this.ids.token();
-    const open = { ids, token, deadline };
-    this.unanswered.push(open);
+    const open = this.unanswered.add({ ids, token, deadline });
     return { claim: { pod: this.pod.id, token, now, until: new Date(now.getTime() + lease_ms) }, open };
   }
 

@@ -80,25 +80,27 @@ export interface Claim {
 }
 
 /**
- * Claims what is left of these rows. Two pods may try the same: the update of each row is atomic, so one of them matches
- * it. If the reply is lost, `readClaimed` tells what was won; if we die before that, the lease runs out.
+ * Claims what is left of these rows; answers how many. Two pods may try the same: the update of each row is atomic, so one
+ * of them matches it. If the reply is lost, `readClaimed` tells what was won; if we die before that, the lease runs out.
  */
 export async function claimRows(
   { jobs }: JobsCollections,
   ids: readonly Types.ObjectId[],
   claim: Claim,
-): Promise<void> {
-  await jobs.updateMany(
+): Promise<number> {
+  const result = await jobs.updateMany(
     { _id: { $in: [...ids] }, ...PENDING_LONG, next_run_at: { $lte: claim.now } },
     claimUpdate(claim),
   );
+  return result.matchedCount;
 }
 
 export async function readClaimed(
   { jobs }: JobsCollections,
   ids: readonly Types.ObjectId[],
-  claim_token: string,
+  ...tokens: string[]
 ): Promise<JobDoc[]> {
+  const claim_token = tokens.length === 1 ? tokens[0]! : { $in: tokens };
   return jobs.find({ _id: { $in: [...ids] }, status: 'RUNNING', claim_token }, { projection: RUN_FIELDS }).toArray();
 }
 
