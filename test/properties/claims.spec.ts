@@ -1,7 +1,14 @@
 /** Which rows a pod claims, and what becomes of them when it dies: rules that hold for every input. */
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
-import { freePlaces, ownShare, placeOf, planClaims, type Candidate } from '../../src/jobs/policy/claim_plan.js';
+import {
+  freePlaces,
+  heldPlace,
+  ownShare,
+  placeOf,
+  planClaims,
+  type Candidate,
+} from '../../src/jobs/policy/claim_plan.js';
 import { judgeExpired } from '../../src/jobs/policy/reclaim.js';
 import { retryDelayMs, retryPolicyFault } from '../../src/jobs/policy/retry.js';
 
@@ -95,9 +102,20 @@ describe('the share of a pod', () => {
 
 describe('places of a code', () => {
   it('are the code itself, then numbered, without those that are taken', () => {
-    expect([1, 2, 3].map((place) => placeOf('code', place))).toEqual(['code', 'code#2', 'code#3']);
-    expect(freePlaces('code', 3, new Set(['code#2']))).toEqual(['code', 'code#3']);
+    expect([1, 2, 3].map((place) => placeOf('code', place))).toEqual(['code', 'code\0' + '2', 'code\0' + '3']);
+    expect(freePlaces('code', 3, new Set([placeOf('code', 2)]))).toEqual(['code', placeOf('code', 3)]);
     expect(freePlaces('code', 1, new Set(['code']))).toEqual([]);
+  });
+
+  it('are told by the code that holds them, whether its pod separates by NUL or, as older ones, by #', () => {
+    const codes = fc.constantFrom('a', 'a#2', 'a#2#2', '#', '#2');
+    fc.assert(
+      fc.property(codes, codes, fc.integer({ min: 1, max: 99 }), fc.integer({ min: 1, max: 99 }), (a, b, m, n) => {
+        expect(placeOf(a, m) === placeOf(b, n)).toBe(a === b && m === n);
+        expect(heldPlace(a, placeOf(a, m))).toBe(placeOf(a, m));
+        expect(heldPlace(a, m === 1 ? a : `${a}#${m}`)).toBe(placeOf(a, m));
+      }),
+    );
   });
 });
 

@@ -145,8 +145,8 @@ describe('claims of the long lane', () => {
     const a = await pod(clock);
     await a.sideEffect.enqueueMany([1, 2].map((payload) => ({ target: T, payload: String(payload) })));
     const find = a.jobs.find.bind(a.jobs);
-    a.jobs.find = ((filter, options) => {
-      if (!filter || !('claim_token' in filter)) return find(filter!, options);
+    a.jobs.find = ((...[filter, options]: Parameters<typeof find>) => {
+      if (!('claim_token' in filter)) return find(filter, options);
       a.jobs.find = find;
       return find(filter, { ...options, limit: 1 });
     }) as typeof find;

@@ -6,7 +6,7 @@ import { crashPoint } from '../../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
-import { freePlaces, ownShare, planClaims } from '../policy/claim_plan.js';
+import { freePlaces, heldPlace, ownShare, planClaims } from '../policy/claim_plan.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import * as store from '../store/long_lane.store.js';
@@ -97,17 +97,19 @@ export class LongClaims {
     let claimed: RunningRow[] = [];
     try {
       const limited = permitted.some(({ target }) => target.max_running !== undefined);
-      const taken = new Set(limited ? await store.findRunningCodes(this.collections) : []);
+      const held = limited ? await store.findRunningCodes(this.collections) : [];
+      const running = countByCode(held);
       const backlogs: Backlog[] = [];
-      const candidates = await this.readCandidates(permitted, slots, taken, stillHot, backlogs);
+      const candidates = await this.readCandidates(permitted, slots, running, stillHot, backlogs);
       const chosen = planClaims(candidates, {
         slots,
         perTarget: new Map(permitted.map(({ target, places }) => [target.name, places])),
         maxRunning: new Map(
           permitted.flatMap(({ target }) => (target.max_running ? [[target.name, target.max_running]] : [])),
         ),
-        running: countByCode(taken),
+        running,
       });
+      const taken = new Set(held.map(({ code, running_code }) => heldPlace(code, running_code)));
       claimed = await this.claimChosen(chosen, taken, probes);
       for (const { target, limit } of backlogs) this.ahead.begin(target, limit, () => this.readDue(target, [], limit));
     } finally {
@@ -133,15 +135,14 @@ export class LongClaims {
   private async readCandidates(
     open: readonly OpenTarget[],
     slots: number,
-    taken: ReadonlySet<string>,
+    running: ReadonlyMap<string, number>,
     stillHot: (target: string) => void,
     backlogs: Backlog[],
   ): Promise<store.DueRow[]> {
-    const perCode = countByCode(taken);
     const reads = open.map(async ({ target, places, probe }) => {
       const most = target.max_running;
       const wanted = Math.min(slots, places);
-      const busy = most === undefined ? [] : [...perCode].filter(([, count]) => count >= most).map(([code]) => code);
+      const busy = most === undefined ? [] : [...running].filter(([, count]) => count >= most).map(([code]) => code);
       const limit = this.readLimit(target, wanted, slots, probe);
       const plain = most === undefined && !probe;
       const ahead = plain ? await this.ahead.take(target.name, limit) : undefined;
@@ -246,12 +247,8 @@ export class LongClaims {
   }
 }
 
-/** `code#n` is a place of `code`. */
-function countByCode(places: ReadonlySet<string>): Map<string, number> {
+function countByCode(held: readonly { readonly code: string }[]): Map<string, number> {
   const counts = new Map<string, number>();
-  for (const place of places) {
-    const code = place.replace(/#\d+$/, '');
-    counts.set(code, (counts.get(code) ?? 0) + 1);
-  }
+  for (const { code } of held) counts.set(code, (counts.get(code) ?? 0) + 1);
   return counts;
 }

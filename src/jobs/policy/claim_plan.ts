@@ -65,8 +65,15 @@ function byUrgency(a: Candidate, b: Candidate): number {
   );
 }
 
-/** The name of one place of a code: `code` for the first, `code#n` for the n-th. */
-export const placeOf = (code: string, place: number): string => (place === 1 ? code : `${code}#${place}`);
+/** No code can hold it, so that no place of a code bears the name of another code. */
+const SEPARATOR = '\0';
+
+/** The name of one place of a code: `code` for the first, `code`, NUL and n for the n-th. */
+export const placeOf = (code: string, place: number): string => (place === 1 ? code : `${code}${SEPARATOR}${place}`);
+
+/** The place that a RUNNING row of the code holds. Pods of before separate by `#`: for them it is the same place. */
+export const heldPlace = (code: string, name: string): string =>
+  name === code ? name : placeOf(code, Number(name.slice(code.length + SEPARATOR.length)));
 
 /** The places of a code that nobody holds, lowest first. */
 export function freePlaces(code: string, most: number, taken: ReadonlySet<string>): string[] {

@@ -53,7 +53,7 @@ export interface JobDoc {
   claim_token?: string;
   lease_until?: Date;
   started_at?: Date;
-  /** Exclusive codes, while RUNNING: `code`, or `code#n` for the n-th of `max_running`. */
+  /** Exclusive codes, while RUNNING: a place of the code (policy/claim_plan.ts), one of `max_running`. */
   running_code?: string;
   progress?: JobProgress;
   /** An admin wants this RUNNING row gone: its handler's signal aborts, and however the run ends the row is removed. */

@@ -60,15 +60,15 @@ export async function readDue(
     .toArray();
 }
 
-/** The taken places of exclusive codes: `code`, `code#2`, … As many rows as run exclusively over all pods. */
-export async function findRunningCodes({ jobs }: JobsCollections): Promise<string[]> {
+/** Who holds the places of exclusive codes. As many rows as run exclusively over all pods. */
+export async function findRunningCodes({ jobs }: JobsCollections): Promise<{ code: string; running_code: string }[]> {
   const rows = await jobs
     .find(
       { status: 'RUNNING', running_code: { $exists: true } },
-      { projection: { _id: 0, running_code: 1 }, hint: 'running' },
+      { projection: { _id: 0, code: 1, running_code: 1 }, hint: 'running' },
     )
     .toArray();
-  return rows.flatMap((row) => row.running_code ?? []);
+  return rows.flatMap(({ code, running_code }) => (running_code === undefined ? [] : [{ code, running_code }]));
 }
 
 export interface Claim {
