@@ -13,7 +13,10 @@ import type { World } from '../bench/world.js';
  */
 const comings = (length: number): number[] => [
   ...Array.from({ length: length - 1 }, () => [2, 2, 1, 1]).flat(),
-  ...[2, 2, 1, 2],
+  2,
+  2,
+  1,
+  2,
 ];
 
 /** It ended in order: what ran had come to its end, and nothing is its own any more. */
