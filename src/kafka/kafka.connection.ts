@@ -31,10 +31,15 @@ export class KafkaConnection {
   private closed = false;
   private whenIdle: (() => void) | undefined;
 
-  constructor(private readonly config: KafkaConfig) {
+  /** `nth`: the broker of the list to begin with, so that one that takes connections and is silent is not asked for ever. */
+  constructor(
+    private readonly config: KafkaConfig,
+    nth = 0,
+  ) {
+    const { brokers } = config;
     const kafka = new Kafka({
       clientId: config.client_id,
-      brokers: [...config.brokers],
+      brokers: brokers.map((_, index) => brokers[(nth + index) % brokers.length]!),
       connectionTimeout: config.connect_timeout_ms,
       authenticationTimeout: config.connect_timeout_ms,
       requestTimeout: config.request_timeout_ms,
@@ -130,6 +135,7 @@ export class KafkaConnection {
   async close(): Promise<void> {
     this.closed = true;
     if (this.users > 0) await new Promise<void>((resolve) => (this.whenIdle = resolve));
+    this.watch.close();
     // It can hang on a request that nobody answers, and closes no socket then.
     await withDeadline('Kafka disconnect', this.config.connect_timeout_ms, this.producer.disconnect()).catch(
       () => undefined,
@@ -137,9 +143,10 @@ export class KafkaConnection {
     this.watch.destroySockets();
   }
 
-  /** No more waiting: sends under way end as unknown. */
+  /** No more waiting: sends under way end now, as unknown where something was written. */
   destroy(): void {
-    this.watch.destroySockets();
+    this.watch.close();
+    this.watch.destroySockets(new Error('the connection is closed'));
   }
 
   private connect(): Promise<void> {
@@ -147,13 +154,22 @@ export class KafkaConnection {
     return this.connected;
   }
 
-  /** The client turns to its next broker only when it is asked to connect again. Nothing is sent yet: no double. */
+  /**
+   * The client turns to its next broker only when it is asked to connect again, and waits for a silent one longer than we
+   * do. So each gets half of the time that is left, the last one all of it. Nothing is sent yet: no double.
+   */
   private async connectToAny(): Promise<void> {
+    let left_ms = this.config.connect_timeout_ms;
     for (let left = this.config.brokers.length; ; left--) {
+      left_ms /= 2;
+      const giveUp = (): void => this.watch.destroySockets(new Error('no answer in time'));
+      const timer = left > 1 ? setTimeout(giveUp, left_ms) : undefined;
       try {
         return await this.producer.connect();
       } catch (error) {
         if (left <= 1 || this.closed) throw error;
+      } finally {
+        clearTimeout(timer);
       }
     }
   }

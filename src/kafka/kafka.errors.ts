@@ -74,8 +74,10 @@ export function kafkaFailure({ phase, cause, facts }: KafkaSendFailure): KafkaFa
   const said = chain.find(({ type }) => typeof type === 'string');
   if (phase === 'send') return said ? refusedBeforeSend(said) : unsentClass(chain);
   // Without the broker's own code the client's error may speak of another topic.
-  if (phase === 'written' || !facts.spread || !said) return 'unknown';
-  return answeredClass(said.code, chain);
+  if (!facts.spread || !said) return 'unknown';
+  const answer = answeredClass(said.code, chain);
+  // One broker has refused while another, with the records that are watched, is still to answer.
+  return phase === 'answered' || answer === 'answered' ? answer : 'unknown';
 }
 
 /** The client does not retry, so what a broker has answered is final, however long the client takes to say so. */

@@ -20,6 +20,7 @@ export class KafkaProducer implements OnApplicationShutdown {
   private current: KafkaConnection | undefined;
   private readonly closing = new Map<KafkaConnection, Promise<void>>();
   private stopped = false;
+  private opened = 0;
 
   constructor(@Inject(KAFKA_CONFIG) private readonly config: KafkaConfig) {}
 
@@ -53,7 +54,7 @@ export class KafkaProducer implements OnApplicationShutdown {
 
   private open(): KafkaConnection {
     if (this.stopped) throw new KafkaSendFailure('connect', new Error('the producer has stopped'));
-    return (this.current ??= new KafkaConnection(this.config));
+    return (this.current ??= new KafkaConnection(this.config, this.opened++));
   }
 
   private async sendOn(connection: KafkaConnection, parcel: KafkaParcel): Promise<RecordMetadata[]> {
@@ -89,6 +90,6 @@ export class KafkaProducer implements OnApplicationShutdown {
 /** A broker that had a word on these very records, or a record the client refused, says that the connection works. */
 function mayBeBroken(error: KafkaSendFailure): boolean {
   const failure = kafkaFailure(error);
-  if (error.phase === 'answered') return failure === 'not_sent' || failure === 'unknown';
+  if (error.phase === 'answered' || error.phase === 'written') return failure === 'not_sent' || failure === 'unknown';
   return failure !== 'invalid';
 }

@@ -128,7 +128,9 @@ export class KafkaTargets implements OnModuleInit {
     const read = this.config.settings;
     if (!read) return {};
     try {
-      return await withDeadline('Kafka settings', SETTINGS_TIMEOUT_MS, (async () => read())());
+      // Against the types: a lookup that finds no record answers null.
+      const found = await withDeadline('Kafka settings', SETTINGS_TIMEOUT_MS, (async () => read())());
+      return (found as KafkaSettings | null | undefined) ?? {};
     } catch (cause) {
       throw new TargetUnreachable('the Kafka settings cannot be read', { cause });
     }

@@ -29,6 +29,7 @@ export class ProduceWatch {
   private readonly sends = new Set<WatchedSend>();
   private readonly sockets = new Set<Socket>();
   private opened = 0;
+  private closed = false;
 
   begin(record: KafkaRecord): WatchedSend {
     const marks = [record.headers['event_id'] ?? '', record.value].map((text) => Buffer.from(text));
@@ -47,11 +48,18 @@ export class ProduceWatch {
     return phase === 'answered' && codes.size === 1 ? [...codes][0] : undefined;
   }
 
-  destroySockets(): void {
-    for (const socket of this.sockets) socket.destroy();
+  /** Ends every socket. With an error the client learns of it at once, and of its requests. */
+  destroySockets(error?: Error): void {
+    for (const socket of this.sockets) socket.destroy(error);
+  }
+
+  /** No new sockets from here on: a question that outlived its deadline would connect a client that nobody closes. */
+  close(): void {
+    this.closed = true;
   }
 
   readonly socketFactory: ISocketFactory = ({ host, port, onConnect }) => {
+    if (this.closed) throw new Error('the connection is closed');
     const socket = connect({ host, port }, onConnect);
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
     this.sockets.add(socket);

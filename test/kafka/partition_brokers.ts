@@ -28,6 +28,9 @@ export class PartitionBrokers {
   /** Partitions of each produce request. */
   requests: number[][] = [];
 
+  /** Connections taken so far. */
+  connections = 0;
+
   private constructor(public partitions: number) {}
 
   static async open(partitions: number): Promise<PartitionBrokers> {
@@ -44,6 +47,11 @@ export class PartitionBrokers {
     return this.ports.map(({ port }) => `127.0.0.1:${port}`);
   }
 
+  /** Connections that are open. */
+  get open(): number {
+    return this.sockets.size;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.sockets) socket.destroy();
     await Promise.all(this.servers.map((server) => new Promise((resolve) => server.close(resolve))));
@@ -54,6 +62,7 @@ export class PartitionBrokers {
   }
 
   private join(socket: net.Socket, broker: number): void {
+    this.connections++;
     this.sockets.add(socket);
     socket.on('error', () => undefined);
     socket.on('close', () => this.sockets.delete(socket));

@@ -107,6 +107,9 @@ const coded: [condition: string, code: number, error: unknown, expected: string]
 const spread: [condition: string, error: unknown, phase: KafkaPhase, expected: string][] = [
   ['the first partition refuses', protocol('MESSAGE_TOO_LARGE', false), 'answered', 'answered'],
   ['the first partition has moved', protocol('NOT_LEADER_FOR_PARTITION', true), 'answered', 'not_sent'],
+  ['another refuses while the first waits', protocol('MESSAGE_TOO_LARGE', false), 'written', 'answered'],
+  ['another finds a record corrupt meanwhile', exceeded(protocol('CORRUPT_MESSAGE', true)), 'written', 'answered'],
+  ['the first waits when the connection is lost', exceeded(closed), 'written', 'unknown'],
   ['another has moved while the first waits', protocol('NOT_LEADER_FOR_PARTITION', true), 'written', 'unknown'],
 ];
 
