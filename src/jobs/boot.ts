@@ -18,6 +18,8 @@ import { openCollections, type JobsCollections } from './store/collections.js';
 const engines = new WeakSet<Connection>();
 
 const RETRY_MS = 1_000;
+/** Without a margin (`lease.margin_ms: 0`) no round trip would be quick enough to tell the time by. */
+const LEAST_MARGIN_MS = 100;
 
 /** Throws `BootError`s that say what to do; no lane starts then. Indexes first: nothing is written unguarded. */
 export async function prepareDatabase(
@@ -53,7 +55,8 @@ export async function openClock(
   config: JobsConfig,
   events: JobsEvents,
 ): Promise<DatabaseClock> {
-  const clock = new DatabaseClock(databaseTime);
+  // Off by the margin at most: it is what lies between the end of a lease and the last moment it is trusted.
+  const clock = new DatabaseClock(databaseTime, undefined, 2 * Math.max(config.lease.margin_ms, LEAST_MARGIN_MS));
   await waitForDatabase(() => clock.sync(), clock, config, events);
   return clock;
 }

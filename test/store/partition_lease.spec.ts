@@ -1,5 +1,7 @@
 /** What a pod knows of its partitions when an answer of the database is lost, and what its heartbeats ask. */
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
+import { DatabaseClock } from '../../src/common/ports/clock.js';
+import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
 
 const database = new TestDatabase();
@@ -77,5 +79,30 @@ describe('a heartbeat', () => {
     await pod.leases.heartbeat();
     expect(filters).toHaveLength(2);
     for (const filter of filters) expect(filter).toMatchObject({ partition: { $in: [0, 1, 2, 3] } });
+  });
+});
+
+describe('a pod that stalls before it reads the time', () => {
+  it('trusts no lease that is over for the other pods', async () => {
+    const time = new FakeClock();
+    let stall_ms = 0;
+    const ask = (): Promise<Date> => {
+      const answer = time.now();
+      time.advance(stall_ms);
+      stall_ms = 0;
+      return Promise.resolve(answer);
+    };
+    const clock = new DatabaseClock(ask, { wall: () => time.now().getTime(), monotonic: () => time.monotonic() });
+    await clock.sync();
+    const stalled = await database.pod({}, [], clock);
+    stall_ms = 50_000;
+    await stalled.leases.heartbeat();
+    expect(owned(stalled)).toEqual([0, 1, 2, 3]);
+    time.advance(10_000);
+    const other = await database.pod({}, [], time);
+    await other.leases.heartbeat();
+    const trusted = stalled.leases.readable().filter((partition) => stalled.leases.mayStart(partition, 0));
+    expect(trusted).toHaveLength(4);
+    expect(owned(other)).toEqual([]);
   });
 });

@@ -13,13 +13,15 @@ class World {
   answerMs = 0;
   asked = 0;
   failure: Error | undefined;
+  /** How long the next answers take, the first ones first; then `answerMs`. */
+  stalls: number[] = [];
 
   readonly clock = new DatabaseClock(
     async () => {
       this.asked++;
       this.pass(this.requestMs);
       const answer = new Date(this.databaseMs);
-      this.pass(this.answerMs);
+      this.pass(this.stalls.shift() ?? this.answerMs);
       if (this.failure) throw this.failure;
       return answer;
     },
@@ -90,6 +92,29 @@ describe('the time of the database', () => {
     await world.clock.sync();
     expect(world.error).toBe(0);
     expect(world.asked).toBe(3);
+  });
+
+  it.each([[[50_000]], [[50_000, 30_000]]])(
+    'is no worse for a pod that stalls before it reads (%j ms)',
+    async (stalls) => {
+      const world = new World();
+      await world.clock.sync();
+      world.stalls = [...stalls];
+      await world.clock.sync();
+      expect(Math.abs(world.error)).toBeLessThanOrEqual(1_000);
+      expect(world.asked).toBe(2 + stalls.length);
+    },
+  );
+
+  it('is kept, and the measurement fails, when no answer comes quickly', async () => {
+    const world = new World();
+    await world.clock.sync();
+    world.answerMs = 2_001;
+    await expect(world.clock.sync()).rejects.toThrow('2001 ms for the quickest of 3 answers');
+    expect(world.error).toBe(0);
+    world.answerMs = 2_000;
+    await world.clock.sync();
+    expect(world.error).toBe(-1_000);
   });
 
   it('is the wall clock only until the first answer', async () => {

@@ -10,7 +10,7 @@ export interface Clock {
   now(): Date;
   /** Milliseconds that only ever grow, unrelated to any calendar. */
   monotonic(): number;
-  /** Measures the offset to the database anew; one `hello`. */
+  /** Measures the offset to the database anew; one `hello`, three at most where the answer is slow. */
   sync(): Promise<void>;
   /** Calls back once, `ms` milliseconds from now. */
   after(ms: number, callback: () => void): Timer;
@@ -22,6 +22,20 @@ export interface Timer {
 
 export const CLOCK = Symbol('sidelane.clock');
 
+/** A measurement may be off by half its round trip. */
+const MAX_ROUND_TRIP_MS = 2_000;
+const TRIES = 3;
+
+/** No answer came quickly enough to tell the time by: a database, or a pod, that stalls. What was known stays. */
+export class DatabaseTooSlow extends Error {
+  constructor(quickest: number, most: number) {
+    super(
+      `the database's time: ${Math.round(quickest)} ms for the quickest of ${TRIES} answers, at most ${most} allowed`,
+    );
+    this.name = 'DatabaseTooSlow';
+  }
+}
+
 /** Asks the database for its time. */
 export type AskDatabaseTime = () => Promise<Date>;
 
@@ -32,6 +46,8 @@ export class DatabaseClock implements Clock {
   constructor(
     private readonly ask: AskDatabaseTime,
     private readonly source: { wall(): number; monotonic(): number } = systemTime,
+    /** Longer round trips tell nothing, in ms. */
+    private readonly maxRoundTripMs = MAX_ROUND_TRIP_MS,
   ) {}
 
   now(): Date {
@@ -44,12 +60,24 @@ export class DatabaseClock implements Clock {
     return this.source.monotonic();
   }
 
+  /**
+   * Leases are written by this clock and trusted by the monotonic one: a pod that stalls before it reads the answer would
+   * be behind by half of the stall, and trust leases that are over. So a slow answer is asked for again.
+   * Throws `DatabaseTooSlow`.
+   */
   async sync(): Promise<void> {
-    const before = this.source.monotonic();
-    const databaseTime = await this.ask();
-    const after = this.source.monotonic();
-    // The answer was made somewhere between the two readings: the middle is off by half the round trip at most.
-    this.offset = databaseTime.getTime() - (before + after) / 2;
+    let quickest = Infinity;
+    for (let tries = 0; tries < TRIES; tries++) {
+      const before = this.source.monotonic();
+      const databaseTime = await this.ask();
+      const after = this.source.monotonic();
+      quickest = Math.min(quickest, after - before);
+      if (after - before > this.maxRoundTripMs) continue;
+      // The answer was made somewhere between the two readings: the middle is off by half the round trip at most.
+      this.offset = databaseTime.getTime() - (before + after) / 2;
+      return;
+    }
+    throw new DatabaseTooSlow(quickest, this.maxRoundTripMs);
   }
 
   after(ms: number, callback: () => void): Timer {

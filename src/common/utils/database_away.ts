@@ -12,6 +12,7 @@ const AWAY_NAMES = new Set([
   'MongooseServerSelectionError',
   'MongoPoolClearedError',
   'PoolClearedOnNetworkError',
+  'DatabaseTooSlow',
 ]);
 
 /** Unreachable, shutting down, stepping down, not the primary (any more). */
