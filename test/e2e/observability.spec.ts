@@ -143,6 +143,17 @@ describe('the metrics page', () => {
     expect(await scrape()).toContain('sidelane_target_probes_total{target="t:away"} 1');
   });
 
+  it('shows what alerts count before it has happened: the first time is an increase, too', async () => {
+    await boot({ targets: [fast('t:ok', () => Promise.resolve())] });
+    const text = await scrape();
+    for (const name of ['jobs_dead', 'outcomes_lost', 'outcomes_kept']) {
+      expect(text).toContain(`sidelane_${name}_total{target="t:ok"} 0`);
+    }
+    for (const at of ['renewal', 'outcome']) {
+      expect(text).toContain(`sidelane_claims_lost_total{target="t:ok",at="${at}"} 0`);
+    }
+  });
+
   it('a run that an admin cancelled ends as every run does', async () => {
     let started = (): void => undefined;
     const running = new Promise<void>((resolve) => (started = resolve));

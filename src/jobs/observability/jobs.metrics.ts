@@ -31,6 +31,16 @@ const OUTCOMES = new Set([
 
 type Labels = Record<string, string>;
 
+const any = (): boolean => true;
+/** Counters with a series per registered target, and their other labels. */
+const BEGIN_AT_0: Partial<Record<MetricName, { of(target: string): boolean; at: readonly Labels[] }>> = {
+  dead: { of: any, at: [{}] },
+  claimsLost: { of: any, at: [{ at: 'renewal' }, { at: 'outcome' }] },
+  outcomesLost: { of: any, at: [{}] },
+  outcomesKept: { of: any, at: [{}] },
+  slotsSkipped: { of: (target) => target.startsWith('schedule:'), at: [{ at: 'tick' }, { at: 'run' }] },
+};
+
 @Injectable()
 export class JobsMetrics {
   private readonly counters = new Map<MetricName, Counter>();
@@ -53,7 +63,7 @@ export class JobsMetrics {
     this.duration = new Histogram({ ...options(duration), buckets: DURATION_BUCKETS, registers: [registry] });
     for (const [key, spec] of Object.entries(others) as [MetricName, MetricSpec][]) {
       const made = { ...options(spec), registers: [registry] };
-      if (spec.kind === 'counter') this.counters.set(key, new Counter(made));
+      if (spec.kind === 'counter') this.counters.set(key, new Counter({ ...made, ...this.beginning(key, targets) }));
       else this.gauges.set(key, new Gauge({ ...made, ...this.collecting(key) }));
     }
     events.on((event) => this.count(event));
@@ -132,6 +142,22 @@ export class JobsMetrics {
         return this.gauges.get('redisUp')!.set({ use: event.use }, event.state === 'up' ? 1 : 0);
       default:
     }
+  }
+
+  /**
+   * Counters that alerts are made of stand at 0 before anything has happened: the first DEAD row of a target would else
+   * make a series that begins at 1, and has never increased.
+   */
+  private beginning(metric: MetricName, targets: JobTargetsRegistry): { collect?: (this: Counter) => void } {
+    const own = BEGIN_AT_0[metric];
+    if (!own) return {};
+    const target = (name: string): Labels => this.target(name);
+    return {
+      collect() {
+        for (const { name } of targets.all())
+          if (own.of(name)) for (const at of own.at) this.inc({ ...target(name), ...at }, 0);
+      },
+    };
   }
 
   private add(metric: MetricName, count: number, labels: Labels = {}): void {
