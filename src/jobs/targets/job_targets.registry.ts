@@ -93,9 +93,14 @@ export function rulesFor(target: RegisteredTarget, code: string): OutcomeRules {
   const own = Object.hasOwn(target.codes, code) ? target.codes[code] : undefined;
   return {
     delivery_mode: target.delivery_mode,
-    max_attempts: own?.max_attempts ?? target.max_attempts,
+    max_attempts: own?.max_attempts ?? attemptsOf(own?.retry) ?? target.max_attempts,
     retry: own?.retry ?? target.retry,
   };
+}
+
+/** A list of delays says how often a row is tried: one of ten under its target's limit of six would end after six. */
+function attemptsOf(retry: RetryPolicy | undefined): number | undefined {
+  return retry && 'delays_ms' in retry ? retry.delays_ms.length + 1 : undefined;
 }
 
 const DAY_MS = 24 * 3600 * 1000;
