@@ -127,6 +127,41 @@ describe('ownership of partitions', () => {
     gate.release();
   });
 
+  it('rows in flight of a target that the new owner does not know are left for one that does', async () => {
+    const clock = new FakeClock();
+    const gate = new Gate();
+    const a = await db.pod({ partitions: 1 }, [gate.target()], clock);
+    await a.leases.heartbeat();
+    await a.sideEffect.enqueue(T, 1);
+    void a.lane.runOnce();
+    await gate.inside;
+    await a.die();
+    gate.release();
+    const old = await db.pod({ partitions: 1 }, [], clock);
+    const before = { row: await old.jobs.findOne({}), mark: (await old.collections.partitions.findOne({}))!.inflight };
+    expect(before.mark).toHaveLength(1);
+    clock.advance(30_001);
+    await old.leases.heartbeat();
+    expect(owned(old)).toBe(1);
+    const untouched = async (): Promise<void> => {
+      expect(await old.jobs.findOne({})).toEqual(before.row);
+      expect((await old.collections.partitions.findOne({}))!.inflight).toEqual(before.mark);
+    };
+    await untouched();
+    await old.leases.leave();
+    await untouched();
+    const dead: unknown[] = [];
+    const c = await db.pod(
+      { partitions: 1 },
+      [counting([], { on_dead: async (job) => dead.push(job.payload) })],
+      clock,
+    );
+    await c.leases.heartbeat();
+    expect(dead).toEqual([1]);
+    expect(await c.jobs.findOne({})).toMatchObject({ status: 'DEAD' });
+    expect((await c.collections.partitions.findOne({}))!.inflight).toEqual([]);
+  });
+
   it('a row that kills its pods ends DEAD after max_crashes takeovers', async () => {
     const clock = new FakeClock();
     for (let crash = 1; crash <= 3; crash++) {

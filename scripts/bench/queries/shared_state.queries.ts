@@ -90,7 +90,7 @@ const LEASES: readonly EngineQuery[] = [
   query({
     name: 'leases: release',
     of: lease.releasePartition,
-    ask: (send, { jobs }) => send(jobs, { ...term, lease_token: 'another' }),
+    ask: (send, { jobs }) => send(jobs, { ...term, lease_token: 'another' }, []),
     index: 'partition',
     examined: 2 * OWNED.length,
   }),

@@ -13,6 +13,8 @@ export class OwnedPartition {
   running = 0;
   /** Outcomes that could not be written yet. */
   kept = 0;
+  /** Tokens of marks that only a pod that knows their targets may judge: they outlast this term. */
+  foreign: readonly string[] = [];
 
   constructor(
     readonly term: Term,

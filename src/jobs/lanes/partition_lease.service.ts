@@ -134,7 +134,7 @@ export class PartitionLeaseService {
     }
     const released: number[] = [];
     const release = async (owned: OwnedPartition): Promise<void> => {
-      if (await store.releasePartition(this.collections, owned.term)) released.push(owned.partition);
+      if (await store.releasePartition(this.collections, owned.term, owned.foreign)) released.push(owned.partition);
       this.unreleased.delete(owned);
     };
     const answers = await Promise.allSettled([...this.unreleased].map(release));

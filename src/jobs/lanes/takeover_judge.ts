@@ -5,6 +5,9 @@
  * it, which the judgement changes. Another judge, if we stall: same fence. If we die before the rows are judged, the
  * marks are still there; after it and before they are pulled, the next judge finds every row settled under the mark's
  * own token. So judging is idempotent.
+ *
+ * Marks of targets that this pod does not know stay where they are: it would judge without their `on_dead`, and starts
+ * none of their rows. The first owner that knows them judges them.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
@@ -17,7 +20,7 @@ import { findUnsettled, releaseFollowers } from '../store/fast_lane.store.js';
 import type { InflightMark, JobDoc } from '../store/jobs.schema.js';
 import { takeoverOperation } from '../store/outcome_update.js';
 import { pullMarks } from '../store/partition_lease.store.js';
-import { JobTargetsRegistry } from '../targets/job_targets.registry.js';
+import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import type { OwnedPartition } from './owned_partition.js';
 import { JobOutcome } from './outcome.service.js';
 import { rowRef } from './row_ref.js';
@@ -35,19 +38,27 @@ export class TakeoverJudge {
 
   /** `lost`: another pod took the partition meanwhile, and judges what is left. */
   async judge(owned: OwnedPartition): Promise<'judged' | 'lost'> {
+    const judged: string[] = [];
+    const foreign: string[] = [];
     for (const mark of owned.unjudged) {
+      const target = this.targets.get(mark.target);
+      (target ? judged : foreign).push(mark.token);
+      if (!target) continue;
       const rows = await findUnsettled(this.collections, mark.ids, mark.token);
-      if (rows.length > 0) await this.judgeRows(owned, mark, rows);
+      if (rows.length > 0) await this.judgeRows(owned, { mark, target }, rows);
     }
-    const tokens = owned.unjudged.map((mark) => mark.token);
-    if ((await pullMarks(this.collections, owned.term, tokens)) === 'lost') return 'lost';
+    if (judged.length > 0 && (await pullMarks(this.collections, owned.term, judged)) === 'lost') return 'lost';
+    owned.foreign = foreign;
     owned.unjudged = [];
     return 'judged';
   }
 
-  private async judgeRows(owned: OwnedPartition, mark: InflightMark, rows: JobDoc[]): Promise<void> {
+  private async judgeRows(
+    owned: OwnedPartition,
+    { mark, target }: { mark: InflightMark; target: RegisteredTarget },
+    rows: JobDoc[],
+  ): Promise<void> {
     const now = this.clock.now();
-    const target = this.targets.get(mark.target);
     const run = this.outcome.runRecord(target, { token: mark.token, now, ms: 0, class: 'taken_over' });
     const judged = rows.map((row) => {
       const verdict = judgeTakeover(mark.mode, row.crashes, this.config.max_crashes);

@@ -63,9 +63,20 @@ export async function takePartitions(
   return readTerm(collections, take);
 }
 
-/** Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. */
-export async function releasePartition({ partitions }: JobsCollections, term: Term): Promise<boolean> {
-  const update = { $set: { owner: null, lease_until: null, inflight: [] }, $unset: { lease_token: '' as const } };
+/**
+ * Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. `foreign`:
+ * tokens of marks that this owner could not judge, which stay for the next.
+ */
+export async function releasePartition(
+  { partitions }: JobsCollections,
+  term: Term,
+  foreign: readonly string[],
+): Promise<boolean> {
+  const update = {
+    $set: { owner: null, lease_until: null },
+    $unset: { lease_token: '' as const },
+    $pull: { inflight: { token: { $nin: [...foreign] } } },
+  };
   crashPoint('before_release');
   const result = await partitions.updateOne({ ...term }, update);
   crashPoint('after_release');
