@@ -20,8 +20,12 @@ export interface Page {
   readonly walked: boolean;
 }
 
-/** A server cuts an answer near 16 MB: beyond this, a short page may have been cut by its bytes. */
+/** A server cuts an answer near these bytes, before the row that no longer fits. */
+const MOST_ANSWER_BYTES = 16 * 1024 * 1024;
+/** A page of so many bytes may have been cut anyhow: rows may be larger than they may be enqueued here today. */
 const MAYBE_CUT_BYTES = 8 * 1024 * 1024;
+/** What a row has beside what `max_payload_bytes` bounds. */
+const ROW_BYTES = 64 * 1024;
 
 @Injectable()
 export class CellReader {
@@ -48,7 +52,9 @@ export class CellReader {
   private async read(cell: Cell, range: ReadRange): Promise<Omit<Page, 'walked'>> {
     const rows = await readOrdered(this.collections, cell.id, range, cell.pageSize);
     const bytes = rows.reduce((sum, row) => sum + row.bytes, 0);
-    const full = rows.length === cell.pageSize || bytes > MAYBE_CUT_BYTES;
+    const next = this.config.max_payload_bytes + ROW_BYTES;
+    const cut = rows.length > 0 && bytes > Math.min(MAYBE_CUT_BYTES, MOST_ANSWER_BYTES - next);
+    const full = rows.length === cell.pageSize || cut;
     if (rows.length > 0) cell.pageSize = this.pageSizeFor(bytes / rows.length);
     return { rows, full };
   }
