@@ -347,11 +347,13 @@ describe('POST /jobs/:id/cancel', () => {
     const later = new Date(now.getTime() + 60_000);
     const future = new Date(now.getTime() + 30_000);
     const key = { key: 'K', order_key: 'K' };
-    const [head, follower, postponed, retrying, otherKey] = await admin.insertMany([
+    const own = new Date(now.getTime() + 45_000);
+    const [head, follower, postponed, retrying, deferred, otherKey] = await admin.insertMany([
       { ...key, version: 1, attempts: 2, next_run_at: later },
       { ...key, version: 2, next_run_at: later },
       { ...key, version: 3, run_at: future, next_run_at: later },
-      { ...key, version: 4, attempts: 1, next_run_at: later },
+      { ...key, version: 4, attempts: 1, next_run_at: own },
+      { ...key, version: 5, attempts: 1, next_run_at: later },
       { key: 'L', version: 1, next_run_at: later },
     ]);
     const [rev] = await revs();
@@ -360,7 +362,8 @@ describe('POST /jobs/:id/cancel', () => {
     expect(await admin.find(head!)).toBeNull();
     expect((await admin.find(follower!))?.next_run_at).toEqual(now);
     expect((await admin.find(postponed!))?.next_run_at).toEqual(future);
-    expect((await admin.find(retrying!))?.next_run_at).toEqual(later);
+    expect((await admin.find(retrying!))?.next_run_at).toEqual(own);
+    expect((await admin.find(deferred!))?.next_run_at).toEqual(now);
     expect((await admin.find(otherKey!))?.next_run_at).toEqual(later);
     expect(await admin.audit()).toEqual([
       { actor: 'ada', action: 'job.cancel', subject: idOf(head!), count: 1, reason: 'withdrawn' },

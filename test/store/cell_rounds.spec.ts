@@ -1,5 +1,9 @@
 /** What a round of a cell leaves undone, or does too much of, when its target rests, its partition leaves or an answer is lost. */
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
+import { inTransaction } from '../../src/common/utils/transaction.js';
+import type { JobsModuleOptions } from '../../src/jobs/jobs.options.js';
+import type { Job } from '../../src/jobs/jobs.types.js';
+import { bumpRevision, releaseKey, removeIn } from '../../src/jobs/store/admin_change.store.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
 import { FakeClock } from '../support/fake_clock.js';
@@ -10,9 +14,13 @@ const db = new TestDatabase();
 afterEach(() => db.reset());
 afterAll(() => db.drop());
 
-async function owner(target: Partial<JobTargetOptions>, clock = new FakeClock()): Promise<TestPod> {
-  const options = { name: T, lane: 'fast', ...target } as JobTargetOptions;
-  const pod = await db.pod({ partitions: 1, hints: 'off' }, [options], clock);
+async function owner(
+  target: Partial<JobTargetOptions>,
+  clock = new FakeClock(),
+  options: JobsModuleOptions = {},
+): Promise<TestPod> {
+  const named = { name: T, lane: 'fast', ...target } as JobTargetOptions;
+  const pod = await db.pod({ partitions: 1, hints: 'off', ...options }, [named], clock);
   await pod.leases.heartbeat();
   return pod;
 }
@@ -81,5 +89,94 @@ describe('a partition on its way out', () => {
     await pod.lane.runOnce();
     expect(await pod.jobs.countDocuments()).toBe(1);
     expect(await pod.collections.partitions.findOne({})).toMatchObject({ owner: null });
+  });
+});
+
+describe('followers of a head that an admin cancels', () => {
+  const MONTH = 30 * 24 * 3_600_000;
+
+  /** A handler that remembers, and a key whose head waits for a month with one that is due behind it. */
+  async function waiting(): Promise<{ pod: TestPod; ran: number[] }> {
+    const ran: number[] = [];
+    const pod = await owner({ handler: async (job: Job) => void ran.push(job.version) });
+    await pod.sideEffect.enqueue(T, 1, { key: 'k', version: 1, delay_ms: MONTH });
+    await pod.sideEffect.enqueue(T, 2, { key: 'k', version: 2 });
+    return { pod, ran };
+  }
+
+  /** What the admin API does with a waiting head. `beforeRemoval`: once, when the transaction has seen the rows. */
+  async function cancelHead(pod: TestPod, beforeRemoval = (): Promise<unknown> => Promise.resolve()): Promise<void> {
+    let once: typeof beforeRemoval | undefined = beforeRemoval;
+    const head = (await pod.jobs.findOne({ version: 1 }))!;
+    await inTransaction(pod.connection, async ({ session }) => {
+      await bumpRevision(session, pod.collections, head.partition);
+      await pod.jobs.findOne({ _id: head._id }, { session });
+      await once?.().finally(() => (once = undefined));
+      await removeIn(session, pod.collections, head._id, 'PENDING');
+      await releaseKey(session, pod.collections, head, pod.now());
+    });
+  }
+
+  it('run, when the cancel comes between the read of the page and the deferral', async () => {
+    const { pod, ran } = await waiting();
+    const bulkWrite = pod.jobs.bulkWrite.bind(pod.jobs);
+    pod.jobs.bulkWrite = async (...args) => {
+      pod.jobs.bulkWrite = bulkWrite;
+      await cancelHead(pod);
+      return bulkWrite(...args);
+    };
+    await pod.drain();
+    expect(ran).toEqual([2]);
+  });
+
+  it('run, when the deferral comes between the read of the cancel and its commit', async () => {
+    const { pod, ran } = await waiting();
+    await cancelHead(pod, () => pod.lane.runOnce());
+    await pod.drain();
+    expect(ran).toEqual([2]);
+  });
+
+  it('run, when the deferral had taken the time of their own retry', async () => {
+    const { pod, ran } = await waiting();
+    await pod.jobs.updateOne({ version: 2 }, { $set: { attempts: 1 } });
+    await pod.drain();
+    expect(ran).toEqual([]);
+    await cancelHead(pod);
+    await pod.drain();
+    expect(ran).toEqual([2]);
+  });
+
+  it('stay deferred while the head is there', async () => {
+    const { pod, ran } = await waiting();
+    await pod.drain();
+    expect(ran).toEqual([]);
+    const [head, follower] = await pod.jobs.find({}, { sort: { version: 1 } }).toArray();
+    expect(follower!.next_run_at).toEqual(head!.next_run_at);
+  });
+});
+
+describe('a page', () => {
+  it('that the server cut by its bytes does not hold up the keys behind it', async () => {
+    const ran: (string | undefined)[] = [];
+    const mib = (count: number): string => 'x'.repeat(count * 1024 * 1024);
+    const pod = await owner({ handler: async (job: Job) => void ran.push(job.key) }, new FakeClock(), {
+      max_payload_bytes: 15 * 1024 * 1024,
+      fast_lane: { batch_bytes: 8 * 1024 * 1024 },
+    });
+    await pod.sideEffect.enqueue(T, mib(2), { key: 'a', version: 1, delay_ms: 7 * 24 * 3_600_000 });
+    await pod.sideEffect.enqueue(T, mib(14.9), { key: 'a', version: 2 });
+    await pod.sideEffect.enqueue(T, 'b', { key: 'b' });
+    await pod.drain();
+    expect(ran).toEqual(['b']);
+  });
+
+  it('whose end cut a key takes what may be due behind the cut out of the probe', async () => {
+    const pod = await owner({ handler: () => Promise.resolve() }, new FakeClock(), { fast_lane: { batch_size: 2 } });
+    const delay_ms = 60_000;
+    await pod.sideEffect.enqueue(T, 1, { key: 'a', version: 1, delay_ms });
+    await pod.sideEffect.enqueue(T, 2, { key: 'a', version: 2, delay_ms });
+    await pod.sideEffect.enqueueMany([3, 4].map((version) => ({ target: T, payload: version, key: 'a', version })));
+    await pod.drain();
+    expect(await pod.jobs.countDocuments({ next_run_at: { $lte: pod.now() } })).toBe(0);
   });
 });

@@ -76,6 +76,14 @@ export const FAST_LANE_QUERIES: readonly EngineQuery[] = [
     examined: 2 * BATCH,
   }),
   query({
+    name: 'fast lane: heads that are gone',
+    of: fast.goneHeads,
+    // A row of the other lane is none: both commands are sent, and nothing changes.
+    ask: (send, { jobs, running: [none], now }) => send(jobs, [none!], now),
+    index: '_id_',
+    examined: 2,
+  }),
+  query({
     name: 'fast lane: release of followers',
     of: fast.releaseFollowers,
     ask: (send, { jobs, fast: [head], now }) => send(jobs, [head!], new Date(now.getTime() + 2 * HOUR_MS)),

@@ -15,7 +15,7 @@ import { planPage, takeBatch, type HeldKey } from '../policy/ordering.js';
 import { targetVerdict, type RunResult } from '../policy/outcome.js';
 import { rowsAtOnce } from '../policy/pause_rules.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
-import { deferFollowers } from '../store/fast_lane.store.js';
+import { deferFollowers, goneHeads, releaseFollowers } from '../store/fast_lane.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
 import type { Cell } from './cell.js';
 import { CellReader } from './cell_reader.js';
@@ -89,8 +89,12 @@ export class CellRound {
 
   private async defer(cell: Cell, held: readonly HeldKey<JobDoc>[], now: Date): Promise<boolean> {
     const heads = held.filter((key) => key.may_have_due_followers).map((key) => key.head);
-    if (heads.length > 0) await deferFollowers(this.collections, heads, now);
-    return heads.length > 0;
+    if (heads.length === 0) return false;
+    await deferFollowers(this.collections, heads, now);
+    // The page may have been older than an admin's cancel of a head: its followers would wait for nobody.
+    const gone = await goneHeads(this.collections, heads, now);
+    if (gone.length > 0) await releaseFollowers(this.collections, gone, now);
+    return true;
   }
 
   /** The row that found the target down goes last: it alone may be the trouble. */

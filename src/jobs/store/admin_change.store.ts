@@ -119,12 +119,13 @@ export async function isHead(
 export async function releaseKey(
   session: ClientSession,
   { jobs }: JobsCollections,
-  { target, partition, order_key }: KeyOf,
+  { target, partition, order_key, next_run_at }: KeyOf & Pick<JobDoc, 'next_run_at'>,
   now: Date,
 ): Promise<void> {
+  // A row that waits for its own retry keeps its own time; deferred to its head's, it had come due before.
+  const deferred = { next_run_at: { $gt: now }, $or: [{ attempts: 0 }, { next_run_at }] };
   await jobs.updateMany(
-    // attempts 0: a row that waits for its own retry keeps its own time
-    { ...PENDING_FAST, target, partition, order_key, attempts: 0, next_run_at: { $gt: now } },
+    { ...PENDING_FAST, target, partition, order_key, ...deferred },
     [{ $set: { next_run_at: { $max: ['$run_at', now] } } }],
     { session, hint: 'in_order' },
   );

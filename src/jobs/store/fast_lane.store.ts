@@ -139,17 +139,43 @@ export async function deferFollowers({ jobs }: JobsCollections, heads: readonly 
   );
 }
 
+/**
+ * Which of these heads are gone, although their followers were just deferred behind them? Only an admin takes a waiting
+ * head away, in a transaction that releases what it sees deferred. So each head is written here: a cancel that had not seen
+ * the deferral conflicts with this write and looks again, or had come first and leaves no head. Ask after the deferral.
+ */
+export async function goneHeads<H extends Pick<Head, '_id'>>(
+  { jobs }: JobsCollections,
+  heads: readonly H[],
+  now: Date,
+): Promise<H[]> {
+  const waiting = { _id: { $in: heads.map(({ _id }) => _id) }, ...PENDING_FAST };
+  const { matchedCount } = await jobs.updateMany(waiting, { $set: { updated_at: now } });
+  if (matchedCount === heads.length) return [];
+  const there = await jobs.find(waiting, { projection: { _id: 1 } }).toArray();
+  return heads.filter(({ _id }) => !there.some((row) => row._id.equals(_id)));
+}
+
 export interface KeyRef extends CellId {
   readonly order_key: string;
+  /** Of its head that is gone: what was deferred behind it waits for exactly this time. */
+  readonly next_run_at: Date;
 }
 
 /** A head that had waited is gone: its deferred followers come due again, never before the time their caller asked for. */
 export async function releaseFollowers({ jobs }: JobsCollections, keys: readonly KeyRef[], now: Date): Promise<void> {
   await jobs.bulkWrite(
-    keys.map(({ target, partition, order_key }) => ({
+    keys.map(({ target, partition, order_key, next_run_at }) => ({
       updateMany: {
-        // attempts 0: a row that waits for its own retry keeps its own time
-        filter: { ...PENDING_FAST, target, partition, order_key, attempts: 0, next_run_at: { $gt: now } },
+        filter: {
+          ...PENDING_FAST,
+          target,
+          partition,
+          order_key,
+          next_run_at: { $gt: now },
+          // A row that waits for its own retry keeps its own time; deferred, it had come due before.
+          $or: [{ attempts: 0 }, { next_run_at }],
+        },
         update: [{ $set: { next_run_at: { $max: ['$run_at', now] } } }],
         // The other index of these rows would lead through all that wait in the cell.
         hint: 'in_order',
