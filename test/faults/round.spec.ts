@@ -75,7 +75,7 @@ describe('ledgers', () => {
   afterEach(() => rmSync(folder, { recursive: true }));
 
   const start = (n: string, run: number, slot?: string): LedgerEvent => ({
-    ...{ what: 'start', n, run, id: n, key: undefined, version: 0, attempt: 1 },
+    ...{ what: 'start' as const, n, run, id: n, key: undefined, version: 0, attempt: 1 },
     ...{ target: slot ? 'schedule:tick' : 'fast:batch', ...(slot && { slot }) },
   });
   const end = (n: string, run: number): LedgerEvent => ({ what: 'end', n, run, result: 'ok' });
