@@ -20,7 +20,7 @@ export interface HealthReport {
     readonly problems: Readonly<Partial<Record<HealthProblem, { since: Date; count: number; detail: string }>>>;
     /** Per loop, how long a good round is overdue, in ms. */
     readonly loops_late_ms: Readonly<Record<string, number>>;
-    /** Longest time of the last half minute that this process did not get to its work, in ms. */
+    /** Longest time of the last 30 to 60 s that this process did not get to its work, in ms. */
     readonly event_loop_blocked_ms: number;
   };
 }

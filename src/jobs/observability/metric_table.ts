@@ -73,7 +73,7 @@ export const METRICS = {
   partitionsOwned: gauge('partitions_owned', 'Partitions this pod serves'),
   loopAge: gauge('loop_age_seconds', 'Time since the last round of a loop ended', 'loop'),
   loopLate: gauge('loop_late_seconds', 'For how long a good round of a loop is overdue', 'loop'),
-  eventLoopBlocked: gauge('event_loop_blocked_seconds', 'Longest block of the event loop in the last half minute'),
+  eventLoopBlocked: gauge('event_loop_blocked_seconds', 'Longest block of the event loop in the last 30 to 60 s'),
   health: gauge('health_problems', 'Partitions, names or loops that have the problem; 0 when there is none', 'problem'),
   backlog: gauge('backlog', 'Rows in a state, counted up to admin.count_limit', 'state'),
   oldestDue: gauge(
