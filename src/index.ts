@@ -45,12 +45,14 @@ export type {
   SlotRun,
 } from './schedules/schedule_declaration.js';
 export { MissedSlotPolicy } from './schedules/schedule_rules.js';
+export { JobsMetrics } from './jobs/observability/jobs.metrics.js';
 export { MetricsModule, type MetricsModuleOptions } from './jobs/observability/metrics.module.js';
 export { JobsHealthModule } from './jobs/observability/health.module.js';
 export { JobsHealthIndicator, type JobsHealthResult } from './jobs/observability/health_indicator.js';
 export { EngineHealth, type HealthReport } from './jobs/observability/engine_health.js';
 export { KafkaModule } from './kafka/kafka.module.js';
 export type { KafkaModuleOptions, KafkaSettings, KafkaTopicOptions } from './kafka/kafka.options.js';
+export { KafkaProducer } from './kafka/kafka.producer.js';
 export { kafkaTargetName } from './kafka/kafka.target.js';
 export {
   TargetUnreachable,
