@@ -175,4 +175,37 @@ describe('claims of the long lane', () => {
     failAt(a, 'find', 1, false);
     expect(await a.longLane.stop(1_000)).toBe(true);
   });
+
+  it.each([
+    ['updateMany', T],
+    ['findOneAndUpdate', ALONE],
+    ['find', T],
+  ] as const)('whose reply never comes (%s) are looked for after 30 s, and run', async (method, target) => {
+    const clock = new FakeClock();
+    const a = await pod(clock);
+    await a.sideEffect.enqueue(target, 'hung');
+    const jobs = a.jobs as unknown as Record<string, (...args: unknown[]) => unknown>;
+    const real = jobs[method]!.bind(a.jobs);
+    const called = new Promise<void>((resolve) => {
+      jobs[method] = (...args) => {
+        if (method === 'find' && !('claim_token' in (args[0] as object))) return real(...args);
+        jobs[method] = real;
+        if (method === 'find') {
+          resolve();
+          return { toArray: () => new Promise(() => undefined) };
+        }
+        return Promise.resolve(real(...args)).then(() => {
+          resolve();
+          return new Promise(() => undefined);
+        });
+      };
+    });
+    const round = a.longLane.runOnce();
+    await called;
+    clock.advance(30_000);
+    await expect(round).rejects.toThrow('no answer within 30000 ms');
+    await a.longLane.runOnce();
+    expect(seen).toEqual(['hung']);
+    expect(await a.jobs.countDocuments()).toBe(0);
+  });
 });
