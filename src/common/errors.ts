@@ -51,4 +51,7 @@ export function errorText(error: unknown): string {
 
 const NO_TEXT = 'an error that has no text';
 
-const text = (value: unknown): string => String(value ?? '');
+function text(value: unknown): string {
+  const words = String(value);
+  return value === undefined || value === null ? '' : words;
+}

@@ -26,7 +26,7 @@ describe.each(HOOKS)('rows of a target %s', (_, hook) => {
   ): Promise<TestPod> {
     const handler = async (job: Job): Promise<never> => {
       await meanwhile(pod, job);
-      throw new JobRejected(`never ${String(job.payload)}`);
+      throw new JobRejected(`never ${job.payload as string}`);
     };
     const target: JobTargetOptions = { name: T, lane: 'long', handler, ...hook, ...options };
     const pod: TestPod = await db.pod({ partitions: 1 }, [target]);
