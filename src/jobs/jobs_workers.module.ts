@@ -65,8 +65,11 @@ export class JobsWorkers implements OnApplicationBootstrap, OnModuleDestroy {
       clock,
       step: async () => {
         await leases.heartbeat();
-        await this.pause.refresh(); // after the renewal: nothing may come between a pod and its leases
-        return config.lease.heartbeat_ms;
+        // After the renewal, and bounded: nothing may come between a pod and its leases.
+        const { heartbeat_ms } = config.lease;
+        if (!(await within(clock, heartbeat_ms, this.pause.refresh())))
+          throw new Error(`no answer about paused targets within ${heartbeat_ms} ms`);
+        return heartbeat_ms;
       },
       errorDelayMs: Math.min(1_000, config.lease.heartbeat_ms),
       onError,

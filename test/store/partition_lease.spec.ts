@@ -106,3 +106,102 @@ describe('a pod that stalls before it reads the time', () => {
     expect(owned(other)).toEqual([]);
   });
 });
+
+describe('renewals', () => {
+  const T = 'test:send';
+  const untilOf = async (pod: TestPod): Promise<(Date | null)[]> =>
+    (await pod.collections.partitions.find({}).toArray()).map(({ lease_until }) => lease_until);
+
+  function held(): { promise: Promise<void>; end: () => void } {
+    let end = (): void => undefined;
+    const promise = new Promise<void>((resolve) => void (end = resolve));
+    return { promise, end: () => end() };
+  }
+
+  it('go on while the on_dead of a takeover hangs, and the partition opens when it has ended', async () => {
+    const clock = new FakeClock();
+    const [inside, hook] = [held(), held()];
+    const handler = (): Promise<never> => {
+      inside.end();
+      return new Promise(() => undefined);
+    };
+    const first = await database.pod({ partitions: 2 }, [{ name: T, lane: 'fast', handler }], clock);
+    await first.leases.heartbeat();
+    await first.sideEffect.enqueue(T, 1);
+    void first.lane.runOnce();
+    await inside.promise;
+    await first.die();
+    clock.advance(30_001);
+    const on_dead = (): Promise<void> => hook.promise;
+    const pod = await database.pod({ partitions: 2 }, [{ name: T, lane: 'fast', handler, on_dead }], clock);
+    const beat = async (): Promise<void> => {
+      const beating = pod.leases.heartbeat();
+      await clock.armed(1_000);
+      clock.advance(1_000);
+      await beating;
+    };
+    await beat();
+    expect(owned(pod)).toHaveLength(1);
+    clock.advance(9_000);
+    const asked = clock.now().getTime();
+    await beat();
+    expect(await untilOf(pod)).toEqual([new Date(asked + 30_000), new Date(asked + 30_000)]);
+    hook.end();
+    await pod.leases.heartbeat();
+    expect(owned(pod)).toEqual([0, 1]);
+    expect(await pod.jobs.findOne({})).toMatchObject({ status: 'DEAD' });
+    expect(
+      pod
+        .eventsOf('partitions_taken')
+        .flatMap(({ partitions }) => partitions)
+        .sort(),
+    ).toEqual([0, 1]);
+  });
+
+  it('go on behind a heartbeat whose command never comes back', async () => {
+    const clock = new FakeClock();
+    const pod = await database.pod({}, [], clock);
+    await pod.leases.heartbeat();
+    const inside = held();
+    const { workers } = pod.collections;
+    const updateOne = workers.updateOne.bind(workers);
+    workers.updateOne = () => {
+      workers.updateOne = updateOne;
+      inside.end();
+      return new Promise(() => undefined);
+    };
+    const hanging = pod.leases.heartbeat();
+    await inside.promise;
+    clock.advance(10_000);
+    await expect(hanging).rejects.toThrow('no answer to a heartbeat within 10000 ms');
+    await pod.leases.heartbeat();
+    const until = new Date(clock.now().getTime() + 30_000);
+    expect(await untilOf(pod)).toEqual([until, until, until, until]);
+    expect(owned(pod)).toEqual([0, 1, 2, 3]);
+  });
+
+  it('keep what they found of a take whose answer comes after its heartbeat was given up', async () => {
+    const clock = new FakeClock();
+    const pod = await database.pod({}, [], clock);
+    const [inside, answer] = [held(), held()];
+    const { partitions } = pod.collections;
+    const updateMany = partitions.updateMany.bind(partitions);
+    partitions.updateMany = async (...sent) => {
+      partitions.updateMany = updateMany;
+      const result = await updateMany(...sent);
+      inside.end();
+      await answer.promise;
+      return result;
+    };
+    const hanging = pod.leases.heartbeat();
+    await inside.promise;
+    clock.advance(10_000);
+    await expect(hanging).rejects.toThrow('no answer to a heartbeat');
+    await pod.leases.heartbeat();
+    const found = pod.leases.readable();
+    expect(found).toHaveLength(4);
+    answer.end();
+    for (let beat = 0; beat < 3; beat++) await pod.leases.heartbeat();
+    for (const each of found) expect(pod.leases.get(each.partition)).toBe(each);
+  });
+});

@@ -6,11 +6,15 @@
  * that took long, or whose answer was lost, therefore never stretches the lease here beyond what it is there.
  * If we sleep past the deadline (stopped process, blocked event loop), nothing starts until a heartbeat has read back
  * that the same term is still ours; if another pod took it meanwhile, the term is lost and its late writes match nothing.
+ *
+ * Nothing may come between a pod and its renewals: not a judgement (it calls the host's `on_dead`), which goes on beside
+ * them, and no command that never comes back, behind which the next heartbeat begins anew.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
 import { RANDOM, type Random } from '../../common/ports/random.js';
+import { within } from '../../common/utils/within.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
@@ -29,6 +33,9 @@ const MAX_TOLD_TARGETS = 500;
 
 const BEATS_PER_SYNC = 3;
 
+/** How long a heartbeat waits for judgements, which nearly always end at once. */
+const JUDGE_PATIENCE_MS = 1_000;
+
 @Injectable()
 export class PartitionLeaseService {
   private readonly held = new Map<number, OwnedPartition>();
@@ -38,6 +45,10 @@ export class PartitionLeaseService {
   private unanswered: readonly number[] = [];
   private startedAt: Date | undefined;
   private beatsUntilSync = 0;
+  /** Counts heartbeats: an answer that comes to one that was given up is out of date. */
+  private beats = 0;
+  /** The judgements under way: one at a time, or hooks that hang would take every connection from the renewals. */
+  private judging: Promise<void> | undefined;
   /** True once this pod gives everything back: it must not take more. */
   private leaving = false;
 
@@ -79,12 +90,15 @@ export class PartitionLeaseService {
 
   /**
    * One heartbeat: renew, tell that we live, read back what is ours, move towards the fair share. Four commands; one more
-   * with the clock, three more when it takes partitions.
+   * with the clock, three more when it takes partitions. Throws what the database does, and when it does not answer within
+   * a third of the lease.
    */
   async heartbeat(): Promise<void> {
+    const beat = ++this.beats;
+    const ms = Math.ceil(this.config.lease.ttl_ms / 3);
     try {
-      await this.followClock();
-      await this.beat();
+      const work = this.followClock().then(() => this.beat(beat));
+      if (!(await within(this.clock, ms, work))) throw new Error(`no answer to a heartbeat within ${ms} ms`);
     } catch (error) {
       this.beatsUntilSync = 0; // whoever answers next may be another server, with another clock
       throw error;
@@ -101,7 +115,7 @@ export class PartitionLeaseService {
     this.beatsUntilSync = BEATS_PER_SYNC - 1;
   }
 
-  private async beat(): Promise<void> {
+  private async beat(beat: number): Promise<void> {
     const { ttl_ms, worker_ttl_ms } = this.config.lease;
     const asked = this.clock.monotonic();
     const now = this.clock.now();
@@ -113,11 +127,16 @@ export class PartitionLeaseService {
     const pods = await store.livePods(this.collections, JobLane.fast, since);
     this.livePods.tell(pods, this.pod.id);
     const owned = mine.partitions.length > 0 ? await store.readOwned(this.collections, mine) : [];
+    if (beat !== this.beats) return;
     await this.reconcile(owned, asked + ttl_ms, until);
     this.unanswered = [];
     if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), now);
     await this.releaseDry();
+    this.announce();
     await this.judgeTaken();
+  }
+
+  private announce(): void {
     const taken = this.readable().filter((partition) => !partition.announced);
     for (const partition of taken) partition.announced = true;
     if (taken.length > 0)
@@ -155,11 +174,27 @@ export class PartitionLeaseService {
     await store.removeWorker(this.collections, this.pod.id, deadSince);
   }
 
-  /** Judges what the last owners left in flight. A partition whose judgement fails stays closed and is tried again. */
+  /**
+   * Judges what the last owners left in flight. A partition whose judgement fails stays closed and is tried again with the
+   * next heartbeat; one whose judgement takes long is opened when it ends.
+   */
   private async judgeTaken(): Promise<void> {
+    this.judging ??= this.judgeEach().finally(() => (this.judging = undefined));
+    await within(this.clock, JUDGE_PATIENCE_MS, this.judging);
+  }
+
+  private async judgeEach(): Promise<void> {
+    const failures: unknown[] = [];
     for (const owned of this.held.values()) {
-      if (!owned.judged && (await this.judge.judge(owned)) === 'lost') this.lose(owned);
+      if (owned.judged) continue;
+      try {
+        if ((await this.judge.judge(owned)) === 'lost') this.lose(owned);
+      } catch (error) {
+        failures.push(error);
+      }
     }
+    this.announce();
+    if (failures.length > 0) throw failures[0];
   }
 
   private async reconcile(rows: PartitionDoc[], deadline: number, until: Date): Promise<void> {
@@ -203,14 +238,15 @@ export class PartitionLeaseService {
       now,
       until,
     });
-    this.unanswered = [];
+    if (this.unanswered === partitions) this.unanswered = [];
     this.adopt(won, asked + this.config.lease.ttl_ms);
   }
 
   private adopt(rows: PartitionDoc[], deadline: number): void {
     const givenUp = new Set([...this.unreleased].map(({ term }) => `${term.partition} ${term.lease_token}`));
     for (const { partition, lease_token, inflight, rev } of rows) {
-      if (givenUp.has(`${partition} ${lease_token}`)) continue;
+      // Held already: the answer of a take that was given up may come after another heartbeat has found what it won.
+      if (givenUp.has(`${partition} ${lease_token}`) || this.held.has(partition)) continue;
       const term = { partition, owner: this.pod.id, lease_token: lease_token! };
       this.held.set(partition, new OwnedPartition(term, deadline, inflight, rev ?? 0));
     }
