@@ -47,11 +47,6 @@ export class PartitionBrokers {
     return this.ports.map(({ port }) => `127.0.0.1:${port}`);
   }
 
-  /** Connections that are open. */
-  get open(): number {
-    return this.sockets.size;
-  }
-
   async close(): Promise<void> {
     for (const socket of this.sockets) socket.destroy();
     await Promise.all(this.servers.map((server) => new Promise((resolve) => server.close(resolve))));
