@@ -75,8 +75,15 @@ describe('ledgers', () => {
   afterEach(() => rmSync(folder, { recursive: true }));
 
   const start = (n: string, run: number, slot?: string): LedgerEvent => ({
-    ...{ what: 'start' as const, n, run, id: n, key: undefined, version: 0, attempt: 1 },
-    ...{ target: slot ? 'schedule:tick' : 'fast:batch', ...(slot && { slot }) },
+    what: 'start' as const,
+    n,
+    run,
+    id: n,
+    key: undefined,
+    version: 0,
+    attempt: 1,
+    target: slot ? 'schedule:tick' : 'fast:batch',
+    ...(slot && { slot }),
   });
   const end = (n: string, run: number): LedgerEvent => ({ what: 'end', n, run, result: 'ok' });
 
@@ -150,7 +157,12 @@ describe('how a pod ended', () => {
   const failed = { at: 5, code: 1, signal: null };
   const inOrder = { at: 5, code: 0, signal: null };
   const pod = (change: Partial<EndedPod>): EndedPod => ({
-    ...{ name: 'p1', end: inOrder, doomed: false, stopping: false, isUp: true, output: '' },
+    name: 'p1',
+    end: inOrder,
+    doomed: false,
+    stopping: false,
+    isUp: true,
+    output: '',
     ...change,
   });
   const armed = { crash: {}, doomed: true };

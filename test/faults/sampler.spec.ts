@@ -23,7 +23,7 @@ const dead = { ...pending, status: 'DEAD', closed_at: now };
 const done = { ...dead, status: 'DONE' };
 
 describe('a row', () => {
-  it.each([
+  it.each<[string, object]>([
     ['waits', pending],
     ['waits on the fast lane', { ...pending, lane: 'fast' }],
     ['runs', running],
@@ -35,11 +35,14 @@ describe('a row', () => {
     expect(impossibleRow(row as Row)).toBeUndefined();
   });
 
-  it.each([
+  it.each<[string, object]>([
     ['a lane that nobody reads', { ...pending, lane: 'slow' }],
     ['a status that nobody reads', { ...pending, status: 'WAITING' }],
     ['RUNNING on the fast lane', { ...running, lane: 'fast' }],
-    ...Object.keys(claim).map((field) => ['RUNNING without all of its claim', { ...running, [field]: undefined }]),
+    ...Object.keys(claim).map((field): [string, object] => [
+      'RUNNING without all of its claim',
+      { ...running, [field]: undefined },
+    ]),
     ['PENDING with a claim', { ...pending, lease_until: now }],
     ['PENDING with a claim', { ...pending, running_code: 'x' }],
     ['PENDING but closed', { ...pending, closed_at: now }],
@@ -72,7 +75,7 @@ describe('a partition', () => {
   const owned = { partition: 1, owner: 'p', lease_until: now, lease_token: 't', inflight: [] };
   const mark = { target: 'a', mode: 'at_most_once', token: 't', ids: [], at: now };
 
-  it.each([
+  it.each<[string, object]>([
     ['free', free],
     ['owned', owned],
     ['owned, with marks of two targets', { ...owned, inflight: [mark, { ...mark, target: 'b' }] }],
@@ -80,14 +83,14 @@ describe('a partition', () => {
     expect(impossiblePartition(partition as Partition)).toBeUndefined();
   });
 
-  it.each([
+  it.each<[string, object]>([
     ['a lease without an owner', { ...free, lease_token: 't' }],
     ['a lease without an owner', { ...free, lease_until: now }],
     ['an owner without a lease', { ...owned, lease_token: undefined }],
     ['an owner without a lease', { ...owned, lease_until: null }],
     ['in-flight entries without an owner', { ...free, inflight: [mark] }],
     ['two in-flight entries of one target', { ...owned, inflight: [mark, mark] }],
-    ...Object.keys(mark).map((field) => [
+    ...Object.keys(mark).map((field): [string, object] => [
       'an in-flight entry of unknown shape',
       { ...owned, inflight: [{ ...mark, [field]: undefined }] },
     ]),

@@ -70,11 +70,20 @@ class Stand {
     const lost: string[] = [];
     const end = { at: 0, code: null, signal: 'SIGKILL' };
     const pod = {
-      ...{ name: `p${this.pods.length + 1}`, pid: '1', output: '', settings: { version }, crash, alive: !crash },
+      name: `p${this.pods.length + 1}`,
+      pid: '1',
+      output: '',
+      settings: { version },
+      crash,
+      alive: !crash,
       ...(crash && { end }),
       proxy: { lost, become: nothing, loseReplies: ({ name }: { name: string }) => void lost.push(name) },
-      ...{ ended: Promise.resolve(end), ready: () => Promise.resolve(true), call: () => Promise.resolve() },
-      ...{ freeze: nothing, resume: nothing, tell: nothing },
+      ended: Promise.resolve(end),
+      ready: () => Promise.resolve(true),
+      call: () => Promise.resolve(),
+      freeze: nothing,
+      resume: nothing,
+      tell: nothing,
       kill: () => void (pod.alive = false),
       terminate: () => void (pod.alive = false),
     };

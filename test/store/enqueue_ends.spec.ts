@@ -144,10 +144,10 @@ describe('what the caller passed', () => {
       await Promise.all(all);
     });
     const rows = await pod.jobs.find().toArray();
-    expect(rows.map((row) => [row.payload, row.headers!['event_id']]).sort()).toEqual([
-      ['a', 'a'],
-      ['b', 'b'],
-      ['c', 'c'],
+    expect(rows.map((row) => `${JSON.stringify(row.payload)} ${row.headers!['event_id']}`).sort()).toEqual([
+      '"a" a',
+      '"b" b',
+      '"c" c',
     ]);
     expect(rows.every((row) => row.run_at.getTime() === pod.now().getTime() + 60_000)).toBe(true);
   });

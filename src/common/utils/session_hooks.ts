@@ -30,6 +30,14 @@ export function hookIsPendingOf(session: ClientSession, hook: CommitHook): boole
   return observed.get(session)?.hooks.includes(hook) ?? false;
 }
 
+/**
+ * Identity of the transaction attempt a session is in; undefined outside of one. The driver makes a new object for each
+ * (not in its types; were it gone, attempts of one session would look the same, and an ended one still would not).
+ */
+export function attemptOf(session: ClientSession): object | undefined {
+  return session.inTransaction() ? ((session as { transaction?: object }).transaction ?? session) : undefined;
+}
+
 function overlay(
   session: ClientSession,
   state: { hooks: CommitHook[] },

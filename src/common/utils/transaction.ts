@@ -13,7 +13,7 @@ import type { ClientSession, Connection } from 'mongoose';
 import type { mongo } from 'mongoose';
 import { errorText, TransactionEndedError } from '../errors.js';
 import { crashPoint } from '../ports/crash_points.js';
-import { afterCommitOf, hookIsPendingOf, type CommitHook } from './session_hooks.js';
+import { afterCommitOf, attemptOf, hookIsPendingOf, type CommitHook } from './session_hooks.js';
 import { isTransient } from './write_errors.js';
 
 /** A transaction someone else commits: Mongoose's `connection.transaction()`, or a session started by hand. */
@@ -217,10 +217,10 @@ export function queueOnSession<T>(session: ClientSession, operation: () => Promi
 /** The same for work that belongs to a transaction: refused when that one is over by the time its turn comes. */
 export function queueInTransaction<T>(tx: Tx | ForeignTx, operation: () => Promise<T>): Promise<T> {
   const { session } = tx;
-  const { transaction } = session; // each attempt of a foreign transaction has another one
+  const attempt = attemptOf(session);
   return queueOnSession(session, () => {
     if (tx instanceof Tx) tx.assertOpen();
-    else if (session.transaction !== transaction || !session.inTransaction()) throw new TransactionEndedError();
+    else if (!attempt || attemptOf(session) !== attempt) throw new TransactionEndedError();
     return operation();
   });
 }

@@ -11,6 +11,7 @@
  */
 import type { ClientSession, mongo } from 'mongoose';
 import { TransactionEndedError } from '../../common/errors.js';
+import { attemptOf } from '../../common/utils/session_hooks.js';
 import type { JobsCollections } from './collections.js';
 import type { JobDoc } from './jobs.schema.js';
 import { isDuplicateKey, labelTransient, writeErrorsOf } from './write_errors.js';
@@ -82,14 +83,14 @@ async function insertUnknown(
   session: ClientSession,
 ): Promise<Inserted> {
   const known = new Set<string>();
-  const { transaction } = session;
+  const attempt = attemptOf(session);
   const found = jobs.find(
     { dedupe_key: { $in: [...givenKeys] }, ...GIVEN },
     { session, projection: { _id: 0, dedupe_key: 1 } },
   );
   for await (const row of found) known.add(row.dedupe_key);
   // Whoever owns a foreign transaction may have ended it meanwhile: an insert would be a write of its own.
-  if (session.transaction !== transaction || !session.inTransaction()) throw new TransactionEndedError();
+  if (!attempt || attemptOf(session) !== attempt) throw new TransactionEndedError();
   const fresh = rows.filter((row) => !known.has(row.dedupe_key));
   if (fresh.length > 0) await insert(jobs, fresh, { session });
   return rows.map((row) => !known.has(row.dedupe_key));

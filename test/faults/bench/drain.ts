@@ -3,7 +3,6 @@
  * `DrainWatch`, which is pure; slots of schedules come whatever happens and count as no movement.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Violation } from './invariants.js';
 import { ledgerBytes, machineMs, readSlots, type LedgerLine } from './ledger.js';
 import { LEASE_MS } from './pod_settings.js';
 import type { World } from './world.js';

@@ -66,7 +66,7 @@ export async function attempt(
   world: Pick<World, 'violated'>,
   invariant: Violation['invariant'],
   what: string,
-  act: () => Promise<unknown> | unknown,
+  act: () => unknown,
 ): Promise<boolean> {
   try {
     await act();
