@@ -5,7 +5,7 @@ import type { JobsModuleOptions } from '../../src/jobs/jobs.options.js';
 import type { Job } from '../../src/jobs/jobs.types.js';
 import { bumpRevision, releaseKey, removeIn } from '../../src/jobs/store/admin_change.store.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
-import { TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
+import { TargetOutcomeUnknown, TargetUnreachable } from '../../src/jobs/targets/target_errors.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
 
@@ -178,5 +178,70 @@ describe('a page', () => {
     await pod.sideEffect.enqueueMany([3, 4].map((version) => ({ target: T, payload: version, key: 'a', version })));
     await pod.drain();
     expect(await pod.jobs.countDocuments({ next_run_at: { $lte: pod.now() } })).toBe(0);
+  });
+});
+
+describe('a round', () => {
+  it('reads anew when its page has grown old: rows of it may have been overtaken', async () => {
+    const clock = new FakeClock();
+    let ran = 0;
+    const handler = async (): Promise<void> => {
+      ran++;
+      clock.advance(2_001);
+    };
+    const pod = await owner({ handler }, clock);
+    await pod.sideEffect.enqueueMany([1, 2].map((payload) => ({ target: T, payload, key: `k${payload}` })));
+    await pod.lane.runOnce();
+    expect(ran).toBe(1);
+    await pod.lane.runOnce();
+    expect(ran).toBe(2);
+  });
+
+  it('defers no row that comes before the waiting head', async () => {
+    const ran: number[] = [];
+    const pod = await owner({ handler: async (job: Job) => void ran.push(job.version) });
+    await pod.sideEffect.enqueue(T, 1, { key: 'k', version: 1, delay_ms: 60_000 });
+    await pod.sideEffect.enqueue(T, 2, { key: 'k', version: 2 });
+    const bulkWrite = pod.jobs.bulkWrite.bind(pod.jobs);
+    pod.jobs.bulkWrite = async (...args) => {
+      pod.jobs.bulkWrite = bulkWrite;
+      await pod.sideEffect.enqueue(T, 0, { key: 'k', version: 0 });
+      return bulkWrite(...args);
+    };
+    await pod.drain();
+    expect(ran).toEqual([0]);
+  });
+
+  it('marks rows of a partition that was stored without a count of admin actions', async () => {
+    let ran = 0;
+    const pod = await owner({ handler: async () => void ran++ });
+    await pod.collections.partitions.updateMany({}, { $unset: { rev: '' } });
+    await pod.sideEffect.enqueue(T, 1);
+    await pod.drain();
+    expect(ran).toBe(1);
+  });
+
+  it('probes with another row than the one that found the target down, which is charged when it alone ends unknown', async () => {
+    const clock = new FakeClock();
+    const ran: unknown[] = [];
+    const handler = async ({ payload }: Job): Promise<void> => {
+      ran.push(payload);
+      if (payload === 'bad') throw new TargetOutcomeUnknown('no answer');
+    };
+    const pod = await owner({ handler, delivery_mode: 'at_least_once', max_in_flight: 1 }, clock);
+    await pod.sideEffect.enqueue(T, 'bad', { key: 'a' });
+    await pod.sideEffect.enqueue(T, 'good', { key: 'b' });
+    await pod.lane.runOnce();
+    expect(ran).toEqual(['bad']);
+    for (let step = 0; step < 3; step++) {
+      clock.advance(10_000);
+      await pod.leases.heartbeat();
+    }
+    await pod.lane.runOnce();
+    expect(ran).toEqual(['bad', 'good']);
+    await pod.drain();
+    expect(ran).toEqual(['bad', 'good', 'bad']);
+    expect(await pod.jobs.find({}).toArray()).toMatchObject([{ payload: 'bad', attempts: 1, status: 'PENDING' }]);
+    expect(pod.eventsOf('target_paused')).toHaveLength(1);
   });
 });
