@@ -27,6 +27,8 @@ const BEHAVIOURS: readonly (readonly [Behaviour, number])[] = [
   ['reject', 0.02],
 ];
 const KEYS = 4;
+/** Share of transactions. */
+const BURSTS = 0.15;
 
 class CalledOff extends Error {}
 
@@ -104,7 +106,18 @@ export class BenchProducer {
   }
 
   private plan(): PlannedRow[] {
-    return Array.from({ length: this.random.int(1, 4) }, () => this.planRow());
+    const rows = Array.from({ length: this.random.int(1, 4) }, () => this.planRow());
+    return this.random.chance(BURSTS) ? this.asBurst(rows) : rows;
+  }
+
+  /** All of one key, and the first one fails: its followers are due, and must wait for it. */
+  private asBurst(rows: PlannedRow[]): PlannedRow[] {
+    const head = rows.find(({ key, target }) => key !== undefined && target.startsWith('fast:'));
+    if (!head) return rows;
+    return rows.map(({ n }, index) => {
+      const behaviour = index === 0 ? this.random.pick(['fail_once', 'fail_twice'] as const) : 'ok';
+      return { n, target: head.target, key: head.key!, behaviour };
+    });
   }
 
   private planRow(): PlannedRow {
