@@ -1,6 +1,7 @@
 /** What a pod knows of its partitions when an answer of the database is lost, and what its heartbeats ask. */
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { DatabaseClock } from '../../src/common/ports/clock.js';
+import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
 
@@ -150,12 +151,8 @@ describe('renewals', () => {
     await pod.leases.heartbeat();
     expect(owned(pod)).toEqual([0, 1]);
     expect(await pod.jobs.findOne({})).toMatchObject({ status: 'DEAD' });
-    expect(
-      pod
-        .eventsOf('partitions_taken')
-        .flatMap(({ partitions }) => partitions)
-        .sort(),
-    ).toEqual([0, 1]);
+    const told = pod.eventsOf('partitions_taken').flatMap(({ partitions }) => partitions);
+    expect(told.sort((a, b) => a - b)).toEqual([0, 1]);
   });
 
   it('go on behind a heartbeat whose command never comes back', async () => {
@@ -203,5 +200,55 @@ describe('renewals', () => {
     answer.end();
     for (let beat = 0; beat < 3; beat++) await pod.leases.heartbeat();
     for (const each of found) expect(pod.leases.get(each.partition)).toBe(each);
+  });
+});
+
+describe('marks that a dead owner left', () => {
+  const target: JobTargetOptions = { name: 'test:send', lane: 'fast', handler: () => Promise.resolve() };
+
+  /** Two partitions, each with a mark under another's term, and a pod that is about to take them. */
+  async function left(): Promise<TestPod> {
+    const pod = await database.pod({ partitions: 2 }, [target]);
+    const mark = { target: 'test:send', mode: 'at_most_once' as const, ids: [], at: pod.now() };
+    for (const partition of [0, 1]) {
+      const inflight = [{ ...mark, token: `mark ${partition}` }];
+      await pod.collections.partitions.updateOne({ partition }, { $set: { inflight } });
+    }
+    return pod;
+  }
+
+  /** What the first removal of judged marks meets. */
+  function atFirstPull({ collections: { partitions } }: TestPod, meet: (partition: number) => Promise<void>): void {
+    const updateOne = partitions.updateOne.bind(partitions);
+    partitions.updateOne = async (...sent) => {
+      if (!('$pull' in sent[1])) return updateOne(...sent);
+      partitions.updateOne = updateOne;
+      await meet(sent[0]['partition'] as number);
+      return updateOne(...sent);
+    };
+  }
+
+  it('close no other partition when the judgement of one fails, and are judged with the next heartbeat', async () => {
+    const pod = await left();
+    atFirstPull(pod, () => Promise.reject(new Error('the connection is gone')));
+    await expect(pod.leases.heartbeat()).rejects.toThrow('the connection is gone');
+    expect(owned(pod)).toHaveLength(1);
+    expect(pod.eventsOf('partitions_taken')).toHaveLength(1);
+    await pod.leases.heartbeat();
+    expect(owned(pod)).toEqual([0, 1]);
+    expect(await pod.collections.partitions.countDocuments({ inflight: [] })).toBe(2);
+  });
+
+  it('open no partition that somebody else took while they were judged', async () => {
+    const pod = await left();
+    let taken: number | undefined;
+    atFirstPull(pod, async (partition) => {
+      taken = partition;
+      await pod.collections.partitions.updateMany({ partition }, { $set: { lease_token: 'of another term' } });
+    });
+    await pod.leases.heartbeat();
+    expect(owned(pod)).toEqual([0, 1].filter((partition) => partition !== taken));
+    expect(pod.eventsOf('partitions_lost')).toEqual([{ type: 'partitions_lost', partitions: [taken] }]);
+    expect(await pod.collections.partitions.countDocuments({ partition: taken, inflight: [] })).toBe(0);
   });
 });
