@@ -128,8 +128,7 @@ export class PartitionLeaseService {
     this.livePods.tell(pods, this.pod.id);
     const owned = mine.partitions.length > 0 ? await store.readOwned(this.collections, mine) : [];
     if (beat !== this.beats) return;
-    await this.reconcile(owned, asked + ttl_ms, until);
-    this.unanswered = [];
+    this.unanswered = await this.reconcile(owned, asked + ttl_ms, until);
     if (!this.leaving) await this.balance(fairShare(this.config.partitions, pods, this.pod.id), now);
     await this.releaseDry();
     this.announce();
@@ -197,21 +196,25 @@ export class PartitionLeaseService {
     if (failures.length > 0) throw failures[0];
   }
 
-  private async reconcile(rows: PartitionDoc[], deadline: number, until: Date): Promise<void> {
+  /** Answers the partitions that are ours, but whose lease this heartbeat did not renew. */
+  private async reconcile(rows: PartitionDoc[], deadline: number, until: Date): Promise<number[]> {
+    const renewed = ({ lease_until }: PartitionDoc): boolean => lease_until !== null && lease_until >= until;
     const byPartition = new Map(rows.map((row) => [row.partition, row]));
     for (const owned of this.held.values()) {
       const row = byPartition.get(owned.partition);
       if (row?.lease_token !== owned.term.lease_token) this.lose(owned);
-      else if (row.lease_until && row.lease_until >= until) owned.deadline = deadline;
+      else if (renewed(row)) owned.deadline = deadline;
     }
-    if (this.leaving) return; // what is being given back may still look like ours
+    if (this.leaving) return []; // what is being given back may still look like ours
     // A take whose answer was lost: ours in the database under a token we never saw answered. Left alone nobody would
-    // serve it until its lease has run out.
-    const unknown = rows.filter((row) => !this.held.has(row.partition));
+    // serve it until its lease has run out. One that was carried out behind the renewal has an older lease: next time.
+    const found = rows.filter((row) => !this.held.has(row.partition));
+    const unknown = found.filter(renewed);
     const partitions = unknown.map((row) => row.partition);
     for (const lease_token of new Set(unknown.map((row) => row.lease_token!))) {
       this.adopt(await store.readTerm(this.collections, { partitions, owner: this.pod.id, lease_token }), deadline);
     }
+    return found.filter((row) => !renewed(row)).map((row) => row.partition);
   }
 
   private async balance(share: number, now: Date): Promise<void> {
@@ -230,7 +233,8 @@ export class PartitionLeaseService {
     const now = this.clock.now();
     const until = new Date(now.getTime() + this.config.lease.ttl_ms);
     const lease_token = this.ids.token();
-    this.unanswered = partitions;
+    const before = this.unanswered;
+    const unanswered = (this.unanswered = [...before, ...partitions]);
     const won = await store.takePartitions(this.collections, {
       partitions,
       owner: this.pod.id,
@@ -238,7 +242,7 @@ export class PartitionLeaseService {
       now,
       until,
     });
-    if (this.unanswered === partitions) this.unanswered = [];
+    if (this.unanswered === unanswered) this.unanswered = before;
     this.adopt(won, asked + this.config.lease.ttl_ms);
   }
 

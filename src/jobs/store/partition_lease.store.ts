@@ -24,9 +24,12 @@ export interface Mine {
   readonly now: Date;
 }
 
-/** Extends those leases of this pod that have not run out. A lost reply is harmless: they are longer than we think. */
+/**
+ * Extends those leases of this pod that have not run out. A lost reply is harmless: they are longer than we think. A
+ * command that was given up may be carried out behind a later one, so none may make a lease shorter.
+ */
 export async function renewLeases({ partitions }: JobsCollections, mine: Mine, until: Date): Promise<void> {
-  await partitions.updateMany(stillMine(mine), { $set: { lease_until: until } });
+  await partitions.updateMany(stillMine(mine), { $max: { lease_until: until } });
 }
 
 /** Which of them are its own, by the database's rule. */
