@@ -78,6 +78,7 @@ describe('a partition', () => {
   it.each<[string, object]>([
     ['free', free],
     ['owned', owned],
+    ['free, with a mark that its last owner could not judge', { ...free, inflight: [{ ...mark, target: 'fast:new' }] }],
     ['owned, with marks of two targets', { ...owned, inflight: [mark, { ...mark, target: 'b' }] }],
   ])('that is %s is nothing to tell', (_, partition) => {
     expect(impossiblePartition(partition as Partition)).toBeUndefined();

@@ -3,14 +3,59 @@ import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import type { Job } from '../../src/jobs/jobs.types.js';
 import { FakeClock } from '../support/fake_clock.js';
 import { TestDatabase } from '../support/pod.js';
+import { realClock } from '../support/real_clock.js';
+import { waitFor } from '../support/wait_for.js';
 
 const T = 'test:work';
 
-describe('suspects of a rate-limited target', () => {
-  const db = new TestDatabase();
-  afterEach(() => db.reset());
-  afterAll(() => db.drop());
+const db = new TestDatabase();
+afterEach(() => db.reset());
+afterAll(() => db.drop());
 
+describe('suspects of the fast lane', () => {
+  const targets = ['test:a', 'test:b'];
+
+  it('run one at a time over all cells of a pod, and the others go on', async () => {
+    const seen: string[] = [];
+    let most = 0;
+    let running = 0;
+    const ends: (() => void)[] = [];
+    const handler = async (job: Job): Promise<void> => {
+      seen.push(`${job.target} ${String(job.payload as string)}`);
+      if (job.payload !== 'suspect') return;
+      most = Math.max(most, ++running);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      running--;
+    };
+    const pod = await db.pod(
+      { partitions: 1, workers: 'on', fast_lane: { idle_poll_ms: [20] } },
+      targets.map((name) => ({ name, lane: 'fast', delivery_mode: 'at_least_once', handler })),
+      await realClock(),
+    );
+    const rows = targets.map((target) => ({ target, payload: 'suspect', key: 'k', delay_ms: 300 }));
+    await pod.sideEffect.enqueueMany(rows);
+    await pod.jobs.updateMany({}, { $set: { crashes: 2 } });
+    await waitFor('one of them runs', () => ends.length === 1);
+    const [first] = seen[0]!.split(' ');
+    const other = targets.find((target) => target !== first)!;
+    await pod.sideEffect.enqueueMany(targets.map((target) => ({ target, payload: 'innocent', key: 'other' })));
+    await pod.sideEffect.enqueue(other, 'behind it', { key: 'k' });
+    const find = pod.jobs.find.bind(pod.jobs);
+    let reads = 0;
+    Object.assign(pod.jobs, { find: (...args: Parameters<typeof find>) => (reads++, find(...args)) });
+    await waitFor('the first ends', () => {
+      ends[0]!();
+      return ends.length === 2;
+    });
+    ends[1]!();
+    await waitFor('all have run', async () => (await pod.jobs.countDocuments()) === 0);
+    expect(most).toBe(1);
+    expect(seen).toHaveLength(5);
+    expect(reads).toBeLessThan(20);
+  });
+});
+
+describe('suspects of a rate-limited target', () => {
   it('run one at a time, and those that wait take no slot of the limit', async () => {
     const clock = new FakeClock();
     const seen: unknown[] = [];

@@ -12,6 +12,8 @@ export class Cell {
   walk: string | undefined;
   /** Whether the walk under way has run or deferred anything. */
   walkProgress = false;
+  /** A suspect of its last page waits until no other one runs: no use in reading it again before. */
+  holdsSuspect = false;
   /** Rows that shared one error: they run alone, so that the bad one is charged alone. */
   private readonly isolated = new Set<string>();
   /** An outcome that could not be written: written before anything else of this cell runs. */

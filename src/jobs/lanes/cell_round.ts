@@ -14,6 +14,7 @@ import { DeliveryMode } from '../jobs.types.js';
 import { planPage, takeBatch, type HeldKey } from '../policy/ordering.js';
 import { targetVerdict, type RunResult } from '../policy/outcome.js';
 import { rowsAtOnce } from '../policy/pause_rules.js';
+import { SUSPECT_CRASHES } from '../policy/takeover.js';
 import { JOBS_COLLECTIONS, type JobsCollections } from '../store/collections.js';
 import { deferFollowers, goneHeads, releaseFollowers } from '../store/fast_lane.store.js';
 import type { JobDoc } from '../store/jobs.schema.js';
@@ -30,11 +31,20 @@ import { TargetPause, type Passed, type Probe } from './target_pause.js';
 /** `again`: there may be more. `empty`: nothing is due. `stopped`: lease, pause or shutdown ended the round. */
 export type RoundEnd = 'again' | 'empty' | 'stopped';
 
+type Taken = ReturnType<typeof takeBatch<JobDoc>>;
+
 /** Ends the round, or tells the keys of which nothing more of this page may start. */
 type BatchEnd = { end: RoundEnd } | { blocked: Set<string> };
 
+/** It runs alone in its cell (`takeBatch`), so it is the only one. */
+const suspectIn = (batch: readonly (readonly JobDoc[])[]): JobDoc | undefined =>
+  batch[0]?.find(({ crashes }) => crashes >= SUSPECT_CRASHES);
+
 @Injectable()
 export class CellRound {
+  /** The cell whose suspect runs, of all cells of this pod. */
+  private suspectOf: Cell | undefined;
+
   constructor(
     @Inject(JOBS_CONFIG) private readonly config: JobsConfig,
     @Inject(JOBS_COLLECTIONS) private readonly collections: JobsCollections,
@@ -112,14 +122,23 @@ export class CellRound {
     const { target } = cell;
     const suspect = (row: JobDoc): boolean => row.crashes > 0 || cell.isIsolated(row);
     let rest = sequences;
+    cell.holdsSuspect = false;
     while (rest.length > 0) {
       if (round.stopping() || cell.owned.releasing || !this.mayRun(cell, round.probe)) return 'stopped';
       const max_rows = round.probe ? 1 : rowsAtOnce(this.pause.allowance(target.name), target);
       // A slot is for a start at once: of a key's rows, which run one after the other, one row at a time takes one.
       const max_per_key = target.rate_limit && target.handler ? 1 : Infinity;
       const taken = takeBatch(rest, { max_rows, max_bytes: target.batch_bytes, max_per_key }, suspect);
-      const next = await this.limiter.admit(target, taken);
-      const batch = await this.runBatch(cell, next, round);
+      const killer = suspectIn(taken.batch);
+      if (killer && this.suspectOf) {
+        cell.holdsSuspect = true;
+        rest = taken.rest.filter((sequence) => sequence[0]!.order_key !== killer.order_key);
+        continue;
+      }
+      if (killer) this.suspectOf = cell;
+      const { next, batch } = await this.admitAndRun(cell, taken, round).finally(() => {
+        if (killer) this.suspectOf = undefined;
+      });
       if ('end' in batch) return batch.end;
       await this.settleRefused(cell, next.refused);
       if (round.probe) return 'again';
@@ -127,7 +146,21 @@ export class CellRound {
       // Rows read long ago may have been overtaken by an earlier version or an admin: read again before more start.
       if (this.clock.monotonic() - round.readAt > this.config.fast_lane.page_max_age_ms) return 'again';
     }
-    return 'again';
+    return cell.holdsSuspect ? 'stopped' : 'again';
+  }
+
+  /** Nothing else of this cell's last page may start. */
+  mustWait(cell: Cell): boolean {
+    return cell.holdsSuspect && this.suspectOf !== undefined;
+  }
+
+  private async admitAndRun(
+    cell: Cell,
+    taken: Taken,
+    round: Parameters<CellRound['runBatch']>[2],
+  ): Promise<{ next: Admission; batch: BatchEnd }> {
+    const next = await this.limiter.admit(cell.target, taken);
+    return { next, batch: await this.runBatch(cell, next, round) };
   }
 
   private async runBatch(

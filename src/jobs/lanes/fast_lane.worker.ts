@@ -194,7 +194,7 @@ export class FastLaneWorker {
     for (const cell of this.hotCells()) {
       if (this.stopping) return;
       const { name, concurrency } = cell.target;
-      if (cell.running || (!cell.kept && this.pause.look(name) === 'closed')) continue;
+      if (cell.running || (!cell.kept && (this.pause.look(name) === 'closed' || this.rounds.mustWait(cell)))) continue;
       if (!cell.kept && (this.runningOf.get(name) ?? 0) >= Math.min(concurrency, this.pause.allowance(name))) continue;
       void this.inOwnContext(() => this.round(cell)).then((end) => this.afterRound(cell, end));
     }

@@ -16,6 +16,7 @@ import { JobsEvents, type HintedCell } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane } from '../jobs.types.js';
 import { idleDelayMs } from '../policy/poll_delay.js';
+import { SUSPECT_CRASHES } from '../policy/takeover.js';
 import { JobTargetsRegistry, type RegisteredTarget } from '../targets/job_targets.registry.js';
 import { ClaimKeeper } from './claim_keeper.js';
 import { LongClaims } from './long_claims.js';
@@ -24,9 +25,6 @@ import { RateLimiter } from './rate_limiter.js';
 import type { RunningRow } from './running_row.js';
 import { GIVE_UP_MS } from './shutdown.js';
 import { TargetPause } from './target_pause.js';
-
-/** Crashes that make a row a suspect. */
-const SUSPECT_CRASHES = 2;
 
 /** How long a suspect waits while another one runs. */
 const SUSPECT_WAIT_MS = 10_000;

@@ -5,6 +5,12 @@ export type TakeoverVerdict =
   | { readonly do: 'dead'; readonly crashes: number; readonly reason: string }
   | { readonly do: 'count'; readonly crashes: number };
 
+/**
+ * Crashes that make a row a suspect: it was running twice when its pod died, so it may be what killed it, or only its
+ * neighbour. Suspects run one at a time, or a neighbour would be charged with each death until it is DEAD as well.
+ */
+export const SUSPECT_CRASHES = 2;
+
 export const TAKEN_OVER = 'in flight when its partition was taken over';
 
 export function judgeTakeover(mode: DeliveryMode, crashes: number, maxCrashes: number): TakeoverVerdict {
