@@ -160,6 +160,11 @@ export class PartitionLeaseService {
     for (const answer of answers) if (answer.status === 'rejected') throw answer.reason;
   }
 
+  private async releaseIdle(): Promise<void> {
+    for (const owned of this.held.values()) owned.releasing = true;
+    await this.releaseDry();
+  }
+
   /**
    * Clean stop: gives back every idle partition, takes this pod off the list and takes no partition any more. Called when
    * the stop begins, so that other pods serve what is idle here while the last handlers run, and when they have ended.
@@ -167,8 +172,7 @@ export class PartitionLeaseService {
    */
   async leave(): Promise<void> {
     this.leaving = true;
-    for (const owned of this.held.values()) owned.releasing = true;
-    await this.releaseDry();
+    await this.releaseIdle();
     const deadSince = new Date(this.clock.now().getTime() - 24 * 3_600_000);
     await store.removeWorker(this.collections, this.pod.id, deadSince);
   }
@@ -244,6 +248,7 @@ export class PartitionLeaseService {
     });
     if (this.unanswered === unanswered) this.unanswered = before;
     this.adopt(won, asked + this.config.lease.ttl_ms);
+    if (this.leaving) await this.releaseIdle(); // nobody else would: the stop may have gone on meanwhile
   }
 
   private adopt(rows: PartitionDoc[], deadline: number): void {

@@ -41,6 +41,8 @@ const DRIVER = {
   heartbeatFrequencyMS: 500,
 };
 
+const PATIENT = { maxPoolSize: DRIVER.maxPoolSize };
+
 const SETTINGS = Symbol('settings');
 const LEDGER = Symbol('ledger');
 
@@ -100,7 +102,7 @@ function host(settings: PodSettings, ledger: Ledger): new () => object {
 
   @Module({
     imports: [
-      MongooseModule.forRoot(settings.uri, { dbName: settings.db, ...DRIVER }),
+      MongooseModule.forRoot(settings.uri, { dbName: settings.db, ...(settings.patient ? PATIENT : DRIVER) }),
       JobsModule.forRoot(engineOptions(settings)),
       SchedulesModule.forRoot({ timezone: 'UTC' }),
       JobsAdminModule,

@@ -13,6 +13,8 @@ export interface PodSettings {
   db: string;
   /** Where its ledger goes, and where files that stand for the outside world lie. */
   folder: string;
+  /** Nothing is done to its connections: a machine that is slow for a second breaks none. */
+  patient: boolean;
   /** Code version: 2 knows a target and a schedule more. */
   version: number;
   /** Its wall clock is off by so much, in ms. */

@@ -27,6 +27,7 @@ export async function runRound(scenario: Scenario, seed: string, length = 1): Pr
   );
   const sampler = new Sampler(world.connection);
   try {
+    world.calm = scenario.calm ?? false;
     await scenario.prepare?.(world);
     const drained = await breakAndHeal(world, sampler, scenario, length);
     await attempt(world, 'scenario', 'stop', () => stopAll(world));

@@ -40,6 +40,9 @@ export class World {
   /** Clock of the database, as every pod sees it: so far ahead. Pods that run must not be told another one. */
   databaseClockMs = 0;
 
+  /** Of a calm scenario (`Scenario.calm`). */
+  calm = false;
+
   private kept = false;
 
   private constructor(
@@ -82,6 +85,7 @@ export class World {
       db: this.db,
       folder: this.folder,
       version: 1,
+      patient: this.calm,
       clock_offset_ms: 0,
       produce_per_s: 5,
       max_crashes: 50,

@@ -11,7 +11,7 @@ const ZONES = ['Europe/Berlin', 'Australia/Lord_Howe', 'America/Santiago', 'Amer
 const YEAR = 2028; // all of it lies ahead: the database's clock only ever moves forward
 /** Pods are up about so long before a slot or a change, and stay so long after it. */
 const LEAD_MS = 1_500;
-const TAIL_MS = 2_500;
+const TAIL_MS = 4_000;
 /** At least. */
 const UP_MS = 500;
 
