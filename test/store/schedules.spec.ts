@@ -560,6 +560,28 @@ describe('schedules', () => {
   });
 
   describe('a run', () => {
+    it('whose pod dies in it is taken back, and run by another pod', async () => {
+      const dying = await boot(slots.declaration('hourly', '0 * * * *'));
+      let started = (): void => undefined;
+      const running = new Promise<void>((resolve) => (started = resolve));
+      slots.work = () => {
+        started();
+        return new Promise(() => undefined);
+      };
+      clock.advance(HOUR);
+      await dying.tick.tickOnce();
+      await dying.pod.longLane.startOnce();
+      await running;
+      await dying.pod.die();
+      slots.work = () => undefined;
+      const live = await boot(slots.declaration('hourly', '0 * * * *'));
+      clock.advance(5 * MINUTE);
+      expect(await live.pod.sweeper.sweep()).toBe(1);
+      await live.pod.drain();
+      expect(slots.times).toEqual(['01:00:00', '01:00:00']);
+      expect(await slotRows(live.pod)).toEqual([]);
+    });
+
     const due = async ({ tick }: SchedulePod, ms = HOUR): Promise<void> => {
       clock.advance(ms);
       await tick.tickOnce();
