@@ -53,6 +53,12 @@ async function loseReplies(world: World): Promise<void> {
   }
 }
 
+/** Replies that somebody must have lost, and nobody has. */
+function missing(world: World): string[] {
+  const lost = new Set(world.pods.flatMap(({ proxy }) => proxy.lost));
+  return ['mark', 'outcome: delete'].filter((name) => !lost.has(name));
+}
+
 /** Pods die, stand still and lose the database while records are on their way. */
 export const kafkaPods: Scenario = {
   name: 'kafka_pods',
@@ -72,6 +78,7 @@ export const kafkaPods: Scenario = {
     for (let round = 0; round < length; round++) {
       for (const kind of world.random.shuffle(HARMS)) await harm(world, kind);
       await loseReplies(world);
+      await until(() => missing(world).length === 0);
     }
   },
   judge(world, lines) {
@@ -79,9 +86,7 @@ export const kafkaPods: Scenario = {
       const sent = lines.filter((line) => line.what === 'start' && line.target === target).length;
       if (sent < 20) world.violated('scenario', `only ${sent} records of ${target} were accepted`);
     }
-    const lost = new Set(world.pods.flatMap(({ proxy }) => proxy.lost));
-    for (const name of ['mark', 'outcome: delete'])
-      if (!lost.has(name)) world.violated('scenario', `no reply of ${name} was lost`);
+    for (const name of missing(world)) world.violated('scenario', `no reply of ${name} was lost`);
   },
   async release(world) {
     await brokers.get(world)?.close();
