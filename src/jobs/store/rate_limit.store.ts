@@ -4,8 +4,8 @@
  *
  * Who else may write it? Every pod, at any moment: the pipeline runs on the document as it is then, so what it grants is
  * decided once. What if we die after it, or its reply is lost? The slots are taken and nothing starts: throughput is
- * lost for one window, the limit is not passed. What if two pods are the first? One inserts, the other is told of the
- * duplicate and asks again. `now` is the database's time as the pod measured it. Idle documents vanish by the TTL index.
+ * lost for one window, the limit is not passed. What if two pods are the first? Both begin the document, one of them is told
+ * of the duplicate, and both ask again. `now` is the database's time as the pod measured it. Idle documents vanish by the TTL index.
  */
 import { takeSlots, type RateWindow, type TakenSlots } from '../policy/rate_limit.js';
 import type { JobsCollections } from './collections.js';
@@ -13,7 +13,7 @@ import { isDuplicateKey } from './write_errors.js';
 
 /** The TTL monitor's clock need not be ours: a document stays this much longer than its last slot counts. */
 const KEEP_LONGER_MS = 60_000;
-/** First inserts that may collide in a row; each collision means that somebody's insert went through. */
+/** A document that was begun is there, unless it expires in the same moment. */
 const MAX_TRIES = 5;
 
 export interface SlotsAnswer {
@@ -28,19 +28,27 @@ export async function takeRateSlots(
   ask: { target: string; key: string; window: RateWindow; now: Date; want: number },
 ): Promise<SlotsAnswer> {
   const { window, now, want } = ask;
-  for (let tries = 1; ; tries++) {
-    try {
-      const before = await rateLimits.findOneAndUpdate({ _id: idOf(ask) }, pipeline(window, now, want), {
-        upsert: true,
-        returnDocument: 'before',
-      });
-      // What the pipeline made of the document, worked out from what it had found.
-      return takeSlots(before?.slots ?? [], window, now, want);
-    } catch (error) {
-      if (!isDuplicateKey(error) || tries === MAX_TRIES) throw error;
-    }
+  for (let tries = 1; tries <= MAX_TRIES; tries++) {
+    const before = await rateLimits.findOneAndUpdate({ _id: idOf(ask) }, pipeline(window, now, want), {
+      returnDocument: 'before',
+    });
+    // What the pipeline made of the document, worked out from what it had found.
+    if (before) return takeSlots(before.slots, window, now, want);
+    await begin(rateLimits, idOf(ask), keptUntil(now, window));
+  }
+  throw new Error(`rate limit of ${idOf(ask)}: its document is gone whenever it is asked for`);
+}
+
+/** Not by an upsert: of two first ones at once, some servers keep the second and forget what the first had granted. */
+async function begin(rateLimits: JobsCollections['rateLimits'], _id: string, expire_at: Date): Promise<void> {
+  try {
+    await rateLimits.insertOne({ _id, slots: [], expire_at });
+  } catch (error) {
+    if (!isDuplicateKey(error)) throw error;
   }
 }
+
+const keptUntil = (now: Date, { window_ms }: RateWindow): Date => new Date(now.getTime() + window_ms + KEEP_LONGER_MS);
 
 /** Target names hold no blanks, so this is one document for one pair. */
 function idOf({ target, key }: { target: string; key: string }): string {
@@ -48,8 +56,9 @@ function idOf({ target, key }: { target: string; key: string }): string {
 }
 
 /** `takeSlots` in the server's words. */
-function pipeline({ limit, window_ms }: RateWindow, now: Date, want: number): object[] {
-  const keepUntil = new Date(now.getTime() + window_ms + KEEP_LONGER_MS);
+function pipeline(window: RateWindow, now: Date, want: number): object[] {
+  const { limit, window_ms } = window;
+  const keepUntil = keptUntil(now, window);
   const at = { $max: [now, { $max: '$slots.at' }] };
   const over = { $subtract: [at, window_ms] };
   const live = { $filter: { input: { $ifNull: ['$slots', []] }, cond: { $gt: ['$$this.at', over] } } };
