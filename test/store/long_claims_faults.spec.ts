@@ -42,27 +42,20 @@ describe('claims of the long lane', () => {
     };
   }
 
-  it('of a batch are not forgotten when an exclusive claim of the same round fails', async () => {
+  it.each([
+    ['a batch', 'an exclusive claim of the same round', 1, ['one of a batch', 'alone']],
+    ['an exclusive code', 'the next one', 2, ['x', 'y']],
+  ])('of %s are not forgotten when %s fails', async (_, __, failing, payloads) => {
     const a = await pod();
-    await a.sideEffect.enqueueMany([
-      { target: T, payload: 'one of a batch' },
-      { target: ALONE, payload: 'alone', code: 'x' },
-    ]);
-    failAt(a, 'findOneAndUpdate', 1);
+    const alone = (payload: string) => ({ target: ALONE, payload, code: payload });
+    await a.sideEffect.enqueueMany(
+      payloads.map((payload) => (payload === 'one of a batch' ? { target: T, payload } : alone(payload))),
+    );
+    failAt(a, 'findOneAndUpdate', failing);
     await expect(a.longLane.runOnce()).rejects.toThrow('lost');
     await a.longLane.runOnce();
     expect(seen).toHaveLength(2);
-    expect(new Set(seen)).toEqual(new Set(['alone', 'one of a batch']));
-  });
-
-  it('of an exclusive code are not forgotten when the next one fails', async () => {
-    const a = await pod();
-    await a.sideEffect.enqueueMany(['x', 'y'].map((code) => ({ target: ALONE, payload: code, code })));
-    failAt(a, 'findOneAndUpdate', 2);
-    await expect(a.longLane.runOnce()).rejects.toThrow('lost');
-    await a.longLane.runOnce();
-    expect(seen).toHaveLength(2);
-    expect(new Set(seen)).toEqual(new Set(['x', 'y']));
+    expect(new Set(seen)).toEqual(new Set(payloads));
   });
 
   it('of one round are not forgotten when they cannot be read at once', async () => {

@@ -4,8 +4,9 @@
  *
  * Who else may write it? Every pod, at any moment: the pipeline runs on the document as it is then, so what it grants is
  * decided once. What if we die after it, or its reply is lost? The slots are taken and nothing starts: throughput is
- * lost for one window, the limit is not passed. What if two pods are the first? Both begin the document, one of them is told
- * of the duplicate, and both ask again. `now` is the database's time as the pod measured it. Idle documents vanish by the TTL index.
+ * lost for one window, the limit is not passed. What if two pods are the first? Both begin the document, one of them is
+ * told of the duplicate, and both ask again. `now` is the database's time as the pod measured it. Idle documents vanish by
+ * the TTL index.
  */
 import { takeSlots, type RateWindow, type TakenSlots } from '../policy/rate_limit.js';
 import type { JobsCollections } from './collections.js';
