@@ -1,5 +1,13 @@
 /** The public API of Sidelane. Hosts import nothing else. */
-export { SidelaneError, InvalidInputError, BootError, ClaimLostError, TransactionEndedError } from './common/errors.js';
+export {
+  SidelaneError,
+  InvalidInputError,
+  BootError,
+  ClaimLostError,
+  CommitUnknownError,
+  NoAnswerError,
+  TransactionEndedError,
+} from './common/errors.js';
 export { CLOCK, type Clock } from './common/ports/clock.js';
 export { requestContext, type ContextStore, type RequestContext } from './common/request_context.js';
 export { inTransaction, afterCommit, Tx, type ForeignTx } from './common/utils/transaction.js';

@@ -37,6 +37,23 @@ export class ClaimLostError extends SidelaneError {
 }
 
 /**
+ * The database did not answer in time. Nobody knows whether the command was, or will yet be, carried out; of a command in a
+ * transaction nothing stands, because its transaction is aborted.
+ */
+export class NoAnswerError extends SidelaneError {
+  constructor(what: string, ms: number) {
+    super('no_answer', `${what}: no answer of the database within ${ms} ms`);
+  }
+}
+
+/** The connection broke, or nothing came back, while a transaction committed: nobody knows whether it did. */
+export class CommitUnknownError extends SidelaneError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('commit_unknown', message, undefined, options);
+  }
+}
+
+/**
  * Text of anything thrown, without ever throwing itself. An Error's message may be anything too: a response body that was
  * assigned to it makes it a list, and what ends a run must not fail over that.
  */

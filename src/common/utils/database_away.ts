@@ -13,6 +13,8 @@ const AWAY_NAMES = new Set([
   'MongoPoolClearedError',
   'PoolClearedOnNetworkError',
   'DatabaseTooSlow',
+  'NoAnswerError',
+  'CommitUnknownError',
 ]);
 
 /** Unreachable, shutting down, stepping down, not the primary (any more). */
