@@ -10,7 +10,13 @@ export {
 } from './common/errors.js';
 export { CLOCK, type Clock } from './common/ports/clock.js';
 export { requestContext, type ContextStore, type RequestContext } from './common/request_context.js';
-export { inTransaction, afterCommit, Tx, type ForeignTx } from './common/utils/transaction.js';
+export {
+  inTransaction,
+  afterCommit,
+  Tx,
+  type ForeignTx,
+  type InTransactionOptions,
+} from './common/utils/transaction.js';
 export { JobsModule } from './jobs/jobs.module.js';
 export { JobsWorkersModule } from './jobs/jobs_workers.module.js';
 export { endOnSignals } from './jobs/end_on_signals.js';

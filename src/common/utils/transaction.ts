@@ -11,15 +11,27 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { Logger } from '@nestjs/common';
 import type { ClientSession, Connection } from 'mongoose';
 import type { mongo } from 'mongoose';
-import { errorText, TransactionEndedError } from '../errors.js';
+import { errorText, InvalidInputError, TransactionEndedError } from '../errors.js';
 import { crashPoint } from '../ports/crash_points.js';
 import { afterCommitOf, attemptOf, hookIsPendingOf, type CommitHook } from './session_hooks.js';
+import { ENDS_WITHIN_MS, TransactionEnd } from './transaction_end.js';
 import { isTransient } from './write_errors.js';
 
 /** A transaction someone else commits: Mongoose's `connection.transaction()`, or a session started by hand. */
 export interface ForeignTx {
   session: ClientSession;
 }
+
+export interface InTransactionOptions extends mongo.TransactionOptions {
+  /**
+   * How long the driver may take to commit, or to abort, once the work of an attempt has settled; in ms. Default: 150 s,
+   * longer than it tries a commit again itself. Of no use to a call that joins another one: that one's holds.
+   */
+  readonly endsWithinMs?: number;
+}
+
+/** What a timer can wait: a longer wait would end at once. */
+const LONGEST_MS = 2 ** 31 - 1;
 
 const logger = new Logger('Sidelane');
 const ambient = new AsyncLocalStorage<Tx | undefined>();
@@ -105,12 +117,16 @@ export class Tx implements ForeignTx {
  * Runs `work` in one transaction and its after-commit hooks afterwards. Inside another `inTransaction` on the same
  * connection it joins that one: an error then dooms the outer transaction as well, since half of it is missing.
  * The callback may run more than once (transient conflicts), so it must not keep state outside of itself.
- * Throws `TransactionEndedError` in work that outlived the transaction it was started in.
+ *
+ * Throws `TransactionEndedError` in work that outlived the transaction it was started in, and `CommitUnknownError` when the
+ * connection broke during the commit, or nothing came back of it within `endsWithinMs`: then no hook runs, also if it did
+ * commit. Look at what the work wrote, by a key of its own, before doing it again. An abort of which nothing comes back
+ * ends in the same time, with what the work threw.
  */
 export async function inTransaction<T>(
   connection: Connection,
   work: (tx: Tx) => Promise<T>,
-  options: mongo.TransactionOptions = {},
+  { endsWithinMs = ENDS_WITHIN_MS, ...options }: InTransactionOptions = {},
 ): Promise<T> {
   const outer = ambientTx();
   if (outer?.connection === connection) {
@@ -118,22 +134,22 @@ export async function inTransaction<T>(
     return join(outer, work);
   }
 
+  const end = new TransactionEnd(checkedMs(endsWithinMs));
   let attempt: Tx | undefined;
   let result: T;
   try {
-    result = (await outsideTransaction(() =>
+    const call = outsideTransaction(() =>
       connection.transaction(
         async (session) => {
+          end.begin();
           attempt?.end(); // an aborted attempt: whatever of it still runs must not write into this one
           const tx = (attempt = new Tx(session, connection, attempt !== undefined));
-          const value = await ambient.run(tx, () => attempted(tx, work));
-          await tx.finish();
-          crashPoint('before_commit');
-          return value;
+          return attempted(tx, work, end);
         },
         { readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' }, readPreference: 'primary', ...options },
       ),
-    )) as T;
+    );
+    result = (await end.of(call)) as T;
   } finally {
     attempt?.end();
   }
@@ -145,13 +161,34 @@ export async function inTransaction<T>(
   return result;
 }
 
-async function attempted<T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
+/** From the start of an attempt to where the driver commits it (this resolves) or aborts it (this rejects). */
+async function attempted<T>(tx: Tx, work: (tx: Tx) => Promise<T>, end: TransactionEnd): Promise<T> {
+  let value: T;
   try {
-    return await work(tx);
+    value = await ambient.run(tx, () => work(tx));
   } catch (error) {
+    end.workFailed(tx.causeOf(error)); // before the wait: a command that is lost would hold up the abort as well
     await tx.abandon();
     throw tx.causeOf(error);
   }
+  try {
+    await tx.finish();
+  } catch (error) {
+    end.workFailed(error);
+    throw error;
+  }
+  crashPoint('before_commit');
+  end.workDone();
+  return value;
+}
+
+function checkedMs(ms: number): number {
+  if (Number.isInteger(ms) && ms >= 1 && ms <= LONGEST_MS) return ms;
+  throw new InvalidInputError(
+    'invalid_options',
+    `endsWithinMs: expected whole ms from 1 to ${LONGEST_MS}`,
+    'endsWithinMs',
+  );
 }
 
 async function join<T>(outer: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
