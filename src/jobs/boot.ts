@@ -35,7 +35,7 @@ export async function prepareDatabase(
   }
   engines.add(connection);
   try {
-    const collections = await openCollections(connection);
+    const collections = await openCollections(connection, config);
     const prepare = async (): Promise<void> => {
       await ensureIndexes(collections);
       await agreeOnPartitions(collections, config.partitions);

@@ -24,6 +24,8 @@ export interface JobsConfig {
   readonly shutdown_grace_ms: number;
   /** How long a boot waits for a database that went away after Mongoose had connected, in ms. */
   readonly boot_wait_ms: number;
+  /** No command of the engine is waited for longer, in ms: it counts as one whose reply was lost. */
+  readonly command_timeout_ms: number;
   /** Runs kept in a row's `history`. */
   readonly history_size: number;
   readonly fast_lane: {
@@ -138,6 +140,7 @@ export const JOBS_DEFAULTS: JobsConfig = {
   max_crashes: 5,
   shutdown_grace_ms: 25_000,
   boot_wait_ms: 2 * MINUTE,
+  command_timeout_ms: MINUTE,
   history_size: 10,
   fast_lane: {
     batch_size: 100,
@@ -177,6 +180,7 @@ const RULES: Rules = {
   max_crashes: { int: [1, 100] },
   shutdown_grace_ms: { int: [0, 3_600_000] },
   boot_wait_ms: { int: [0, 3_600_000] },
+  command_timeout_ms: { int: [100, 3_600_000] },
   history_size: { int: [0, 100] },
   'fast_lane.batch_size': { int: [1, 1000] },
   'fast_lane.batch_bytes': { int: [1024, 16 * 1024 * 1024] },

@@ -59,7 +59,7 @@ async function prepareDatabase(
     throw new BootError('two_engines', 'SchedulesModule.forRoot() was called twice for one connection: import it once');
   taken.add(connection);
   try {
-    return await waitForDatabase(() => openSchedules(connection), clock, config, events);
+    return await waitForDatabase(() => openSchedules(connection, config), clock, config, events);
   } catch (error) {
     taken.delete(connection); // or a boot that is tried again would find itself in the way
     throw error;

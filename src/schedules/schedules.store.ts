@@ -6,7 +6,7 @@
 import type { ClientSession, Connection, mongo } from 'mongoose';
 import mongoose from 'mongoose';
 import { createIndexes } from '../common/utils/indexes.js';
-import { MAJORITY } from '../common/utils/majority.js';
+import { majorityCollections } from '../common/utils/majority.js';
 import { isDuplicateKey } from '../common/utils/write_errors.js';
 import type { DeclaredFields } from './schedule_declaration.js';
 import type { SkippedSlots, SkipReason } from './schedule_rules.js';
@@ -34,15 +34,19 @@ export interface SchedulesCollections {
 export const SCHEDULES_COLLECTIONS = Symbol('sidelane.schedules.collections');
 
 /** Opens the collections, with verified indexes: without the unique one two boots would make two rows of a code. */
-export async function openSchedules(connection: Connection): Promise<SchedulesCollections> {
+export async function openSchedules(
+  connection: Connection,
+  { command_timeout_ms }: { readonly command_timeout_ms: number },
+): Promise<SchedulesCollections> {
   const { db } = await connection.asPromise();
   if (!db) throw new Error('the Mongoose connection has no database');
-  const schedules = db.collection<ScheduleDoc>('schedules', MAJORITY);
+  const open = majorityCollections(db, command_timeout_ms);
+  const schedules = open<ScheduleDoc>('schedules');
   await createIndexes(schedules, SCHEDULE_INDEXES);
   return {
     schedules,
-    jobs: db.collection<SlotRow>('jobs', MAJORITY),
-    targets: db.collection<TargetState>('job_targets', MAJORITY),
+    jobs: open<SlotRow>('jobs'),
+    targets: open<TargetState>('job_targets'),
   };
 }
 

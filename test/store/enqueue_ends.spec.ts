@@ -89,10 +89,13 @@ describe('a look for known keys, in a transaction that its owner ends meanwhile'
     session.startTransaction();
     const rows = [1, 2].map((payload) => ({ target: TARGET, payload, dedupe_key: `d ${payload}` }));
     const find = pod.jobs.find.bind(pod.jobs);
-    const looked = async function* (...args: Parameters<typeof find>): AsyncGenerator<unknown> {
-      yield* find(...args);
-      await session.abortTransaction(); // when the answer is there, and before anybody has read it
-    };
+    const looked = (...args: Parameters<typeof find>): { toArray(): Promise<unknown> } => ({
+      toArray: async () => {
+        const rows = await find(...args).toArray();
+        await session.abortTransaction(); // when the answer is there, and before anybody has read it
+        return rows;
+      },
+    });
     Object.assign(pod.jobs, { find: looked });
     const enqueued = pod.sideEffect.enqueueMany(rows, { session });
     await expect(enqueued).rejects.toThrow(TransactionEndedError);

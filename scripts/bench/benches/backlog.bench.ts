@@ -1,6 +1,7 @@
 // `backlog`: what one poll costs while rows pile up: due, paused, DEAD, held behind heads. One collection holds all of
 // it at once, so each case is measured in the company of the others; a second one holds a thousand due rows and nothing
 // else. Examined rows come from `explain`, times and commands from the polls themselves.
+import { JOBS_DEFAULTS } from '../../../src/jobs/jobs.options.js';
 import { JobLane } from '../../../src/jobs/jobs.types.js';
 import { findCellsWithWork, probeDueKeys, readOrdered } from '../../../src/jobs/store/fast_lane.store.js';
 import { findTargetsWithWork, readDue } from '../../../src/jobs/store/long_lane.store.js';
@@ -132,7 +133,7 @@ type Opened = Awaited<ReturnType<typeof open>>;
 
 async function open({ mongoUri }: BenchContext, what: string) {
   const connection = await connect(mongoUri, databaseName(what));
-  const collections = await openCollections(connection);
+  const collections = await openCollections(connection, JOBS_DEFAULTS);
   await ensureIndexes(collections);
   return { connection, collections, commands: new CommandCount(connection.getClient()) };
 }

@@ -1,6 +1,7 @@
 // A database that has more of everything than a query may look at: backlogs, waiting heads with followers, claims, DEAD,
 // DONE and expired rows, rows of other targets; and as many pods, partitions, pauses and schedules as anybody has.
 import { mongo } from 'mongoose';
+import { JOBS_DEFAULTS } from '../../../src/jobs/jobs.options.js';
 import { ensureIndexes } from '../../../src/jobs/store/boot.store.js';
 import { openCollections, type JobsCollections } from '../../../src/jobs/store/collections.js';
 import type { ScheduleDoc } from '../../../src/schedules/schedules.schema.js';
@@ -17,9 +18,9 @@ interface Times {
 
 /** Makes the collections with their indexes and loads `rows` rows of each kind. */
 export async function loadForPlans(connection: Connection, rows: number): Promise<Loaded> {
-  const jobs = await openCollections(connection);
+  const jobs = await openCollections(connection, JOBS_DEFAULTS);
   await ensureIndexes(jobs);
-  const schedules = await openSchedules(connection);
+  const schedules = await openSchedules(connection, JOBS_DEFAULTS);
   const times = { past: new Date(Date.now() - HOUR_MS), later: new Date(Date.now() + HOUR_MS) };
   await loadFastLane(jobs, rows, times);
   await loadLongLane(jobs, rows, times);

@@ -4,9 +4,18 @@
  * transaction the transaction's own concerns hold.
  */
 import type { mongo } from 'mongoose';
+import { answeredWithin } from './answers.js';
 
-export const MAJORITY: mongo.CollectionOptions = {
+const MAJORITY: mongo.CollectionOptions = {
   writeConcern: { w: 'majority' },
   readConcern: { level: 'majority' },
   readPreference: 'primary',
 };
+
+/** Opens collections the engine works on: majority concerns, and no command is waited for longer than `timeout_ms`. */
+export function majorityCollections(
+  db: mongo.Db,
+  timeout_ms: number,
+): <Doc extends mongo.Document>(name: string) => mongo.Collection<Doc> {
+  return <Doc extends mongo.Document>(name: string) => answeredWithin(timeout_ms, db.collection<Doc>(name, MAJORITY));
+}

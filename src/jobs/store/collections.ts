@@ -1,8 +1,9 @@
 /**
- * The engine's collections on the host's connection. Majority concerns on all of them (invariant 14), see `MAJORITY`.
+ * The engine's collections on the host's connection. Majority concerns on all of them (invariant 14), see `majorityCollections`.
  */
 import type { Connection, mongo } from 'mongoose';
-import { MAJORITY } from '../../common/utils/majority.js';
+import { answerWithin } from '../../common/utils/answers.js';
+import { majorityCollections } from '../../common/utils/majority.js';
 import type {
   AuditDoc,
   CounterDoc,
@@ -35,28 +36,35 @@ export const JOBS_COLLECTIONS = Symbol('sidelane.collections');
 
 const NAMESPACE_EXISTS = 48;
 
-export async function openCollections(connection: Connection): Promise<JobsCollections> {
+/** `command_timeout_ms`: no command is waited for longer. */
+export async function openCollections(
+  connection: Connection,
+  { command_timeout_ms }: { readonly command_timeout_ms: number },
+): Promise<JobsCollections> {
   const { db } = await connection.asPromise();
   if (!db) throw new Error('the Mongoose connection has no database');
+  const open = majorityCollections(db, command_timeout_ms);
   return {
     connection,
-    jobs: db.collection<JobDoc>('jobs', MAJORITY),
-    partitions: db.collection<PartitionDoc>('job_partitions', MAJORITY),
-    workers: db.collection<WorkerDoc>('job_workers', MAJORITY),
-    meta: db.collection<MetaDoc>('job_meta', MAJORITY),
-    counters: db.collection<CounterDoc>('job_counters', MAJORITY),
-    targets: db.collection<TargetDoc>('job_targets', MAJORITY),
-    audit: db.collection<AuditDoc>('job_audit', MAJORITY),
-    rateLimits: db.collection<RateLimitDoc>('job_rate_limits', MAJORITY),
+    jobs: open<JobDoc>('jobs'),
+    partitions: open<PartitionDoc>('job_partitions'),
+    workers: open<WorkerDoc>('job_workers'),
+    meta: open<MetaDoc>('job_meta'),
+    counters: open<CounterDoc>('job_counters'),
+    targets: open<TargetDoc>('job_targets'),
+    audit: open<AuditDoc>('job_audit'),
+    rateLimits: open<RateLimitDoc>('job_rate_limits'),
     createBare: async () => {
       for (const name of ['job_counters', 'job_targets', 'job_audit']) {
-        await db.createCollection(name).catch((error: unknown) => {
+        const created = answerWithin(command_timeout_ms, `create ${name}`, db.createCollection(name));
+        await created.catch((error: unknown) => {
           if ((error as { code?: unknown }).code !== NAMESPACE_EXISTS) throw error;
         });
       }
     },
     databaseTime: async () => {
-      const reply = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
+      const hello = db.admin().command({ hello: 1 }, { readPreference: 'primary' });
+      const reply = await answerWithin(command_timeout_ms, 'hello', hello);
       if (!(reply['localTime'] instanceof Date)) throw new Error('the database did not tell its time');
       return reply['localTime'];
     },

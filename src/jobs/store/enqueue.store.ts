@@ -82,13 +82,11 @@ async function insertUnknown(
   givenKeys: readonly string[],
   session: ClientSession,
 ): Promise<Inserted> {
-  const known = new Set<string>();
   const attempt = attemptOf(session);
-  const found = jobs.find(
-    { dedupe_key: { $in: [...givenKeys] }, ...GIVEN },
-    { session, projection: { _id: 0, dedupe_key: 1 } },
-  );
-  for await (const row of found) known.add(row.dedupe_key);
+  const found = await jobs
+    .find({ dedupe_key: { $in: [...givenKeys] }, ...GIVEN }, { session, projection: { _id: 0, dedupe_key: 1 } })
+    .toArray();
+  const known = new Set(found.map((row) => row.dedupe_key));
   // Whoever owns a foreign transaction may have ended it meanwhile: an insert would be a write of its own.
   if (!attempt || attemptOf(session) !== attempt) throw new TransactionEndedError();
   const fresh = rows.filter((row) => !known.has(row.dedupe_key));

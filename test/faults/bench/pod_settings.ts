@@ -72,15 +72,26 @@ export const fastTimeoutMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => 
 /** How long a pod that says nothing keeps its partitions. */
 export const termMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => LEASE_MS + (kafka ? 1_500 : 0);
 
-type Told = Pick<PodSettings, 'max_crashes' | 'kafka' | 'redis_url' | 'long_timeout_ms'>;
+/** Longer than the driver of an impatient pod tries by itself. */
+const COMMAND_MS = 3_000;
 
-export function engineOptions({ max_crashes, kafka, redis_url, long_timeout_ms = 2_000 }: Told): JobsModuleOptions {
+type Told = Pick<PodSettings, 'max_crashes'> &
+  Partial<Pick<PodSettings, 'patient' | 'kafka' | 'redis_url' | 'long_timeout_ms'>>;
+
+export function engineOptions({
+  max_crashes,
+  patient = false,
+  kafka,
+  redis_url,
+  long_timeout_ms = 2_000,
+}: Told): JobsModuleOptions {
   return {
     workers: 'on',
     ...(redis_url && { redis: { url: redis_url } }),
     partitions: 8,
     max_crashes,
     shutdown_grace_ms: SHUTDOWN_GRACE_MS,
+    ...(!patient && { command_timeout_ms: COMMAND_MS }),
     fast_lane: {
       batch_size: 20,
       timeout_ms: fastTimeoutMs({ kafka }),

@@ -1,0 +1,102 @@
+/**
+ * Commands that the driver never answers (docs/decisions/0016): whatever waits for one gives it up, treats it as one whose
+ * reply was lost, and goes on.
+ */
+import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { inTransaction, NoAnswerError } from '../../src/index.js';
+import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
+import { LostCommands } from '../support/lost_commands.js';
+import { TestDatabase, type TestPod } from '../support/pod.js';
+
+const T = 'test:work';
+/** Real time, which only a lost command waits for. */
+const MS = 1_500;
+
+describe('a command that nothing answers', () => {
+  const db = new TestDatabase();
+  let lost: LostCommands;
+  let sent: unknown[];
+  beforeEach(() => {
+    lost = new LostCommands();
+    sent = [];
+  });
+  afterEach(async () => {
+    lost.stop();
+    await db.reset();
+  });
+  afterAll(() => db.drop());
+
+  async function podOf(options: Partial<JobTargetOptions> = {}): Promise<TestPod> {
+    const handler: JobTargetOptions['handler'] = async ({ payload }) => void sent.push(payload);
+    const target: JobTargetOptions = { name: T, lane: 'fast', delivery_mode: 'at_most_once', handler, ...options };
+    const pod = await db.pod({ partitions: 1, command_timeout_ms: MS }, [target]);
+    await pod.leases.heartbeat();
+    return pod;
+  }
+
+  const failures = (pod: TestPod): unknown[] => pod.eventsOf('round_failed').map(({ error }) => error);
+
+  it.each([
+    ['the probe', 'find', 'order_key'],
+    ['the mark', 'update', 'inflight'],
+  ])('fast lane, %s: the round fails, the next one sends the row, once', async (_, command, field) => {
+    const pod = await podOf();
+    await pod.sideEffect.enqueue(T, 1, { key: 'k' });
+    const { met } = lost.loseNext(command, 'silent', field);
+    await pod.lane.runOnce();
+    await met;
+    expect(failures(pod)).toEqual([expect.any(NoAnswerError)]);
+    expect(sent).toEqual([]);
+    await pod.drain();
+    expect(sent).toEqual([1]);
+    expect(await pod.jobs.countDocuments()).toBe(0);
+  });
+
+  it('fast lane, the outcome: it is kept and written before anything else, and the row is sent once', async () => {
+    const pod = await podOf();
+    await pod.sideEffect.enqueue(T, 1);
+    const { met } = lost.loseNext('delete', 'silent', 'jobs');
+    await pod.lane.runOnce();
+    await met;
+    expect(pod.eventsOf('outcome_kept')).toMatchObject([{ error: expect.any(NoAnswerError) as unknown }]);
+    await pod.drain();
+    expect(sent).toEqual([1]);
+    expect(await pod.jobs.countDocuments()).toBe(0);
+  });
+
+  it('long lane, the claim: it was never made, and the next round makes it', async () => {
+    const pod = await podOf({ lane: 'long' });
+    await pod.sideEffect.enqueue(T, 1);
+    const { met } = lost.loseNext('update', 'silent', 'claim_token');
+    await expect(pod.longLane.runOnce()).rejects.toThrow(NoAnswerError);
+    await met;
+    await pod.drain();
+    expect(sent).toEqual([1]);
+  });
+
+  it('an enqueue: its caller is told, and nothing of the transaction stands', async () => {
+    const pod = await podOf();
+    const { met } = lost.loseNext('insert', 'silent', 'jobs');
+    const business = inTransaction(pod.connection, (tx) => pod.sideEffect.enqueue(T, 1, {}, tx));
+    await expect(business).rejects.toThrow(NoAnswerError);
+    await met;
+    expect(await pod.jobs.countDocuments()).toBe(0);
+    await inTransaction(pod.connection, (tx) => pod.sideEffect.enqueue(T, 2, {}, tx));
+    expect(await pod.jobs.countDocuments()).toBe(1);
+  });
+
+  it('a command on a cursor that is built up in steps', async () => {
+    const pod = await podOf();
+    const { met } = lost.loseNext('find', 'silent', 'job_targets');
+    const rows = pod.collections.targets.find().sort({ _id: 1 }).limit(5);
+    await expect(rows.toArray()).rejects.toThrow('job_targets.find.toArray: no answer of the database within 1500 ms');
+    await met;
+  });
+
+  it('the time of the database', async () => {
+    const pod = await podOf();
+    const { met } = lost.loseNext('hello', 'silent', 'admin');
+    await expect(pod.collections.databaseTime()).rejects.toThrow(NoAnswerError);
+    await met;
+  });
+});
