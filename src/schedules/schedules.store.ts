@@ -6,7 +6,7 @@
 import type { ClientSession, Connection, mongo } from 'mongoose';
 import mongoose from 'mongoose';
 import { createIndexes } from '../common/utils/indexes.js';
-import { majorityCollections } from '../common/utils/majority.js';
+import { engineDatabase, type EngineTransaction } from '../common/utils/engine_database.js';
 import { isDuplicateKey } from '../common/utils/write_errors.js';
 import type { DeclaredFields } from './schedule_declaration.js';
 import type { SkippedSlots, SkipReason } from './schedule_rules.js';
@@ -29,6 +29,7 @@ export interface SchedulesCollections {
   readonly schedules: mongo.Collection<ScheduleDoc>;
   readonly jobs: mongo.Collection<SlotRow>;
   readonly targets: mongo.Collection<TargetState>;
+  readonly inTransaction: EngineTransaction;
 }
 
 export const SCHEDULES_COLLECTIONS = Symbol('sidelane.schedules.collections');
@@ -38,15 +39,14 @@ export async function openSchedules(
   connection: Connection,
   { command_timeout_ms }: { readonly command_timeout_ms: number },
 ): Promise<SchedulesCollections> {
-  const { db } = await connection.asPromise();
-  if (!db) throw new Error('the Mongoose connection has no database');
-  const open = majorityCollections(db, command_timeout_ms);
-  const schedules = open<ScheduleDoc>('schedules');
+  const database = await engineDatabase(connection, command_timeout_ms);
+  const schedules = database.collection<ScheduleDoc>('schedules');
   await createIndexes(schedules, SCHEDULE_INDEXES);
   return {
     schedules,
-    jobs: open<SlotRow>('jobs'),
-    targets: open<TargetState>('job_targets'),
+    jobs: database.collection<SlotRow>('jobs'),
+    targets: database.collection<TargetState>('job_targets'),
+    inTransaction: database.inTransaction,
   };
 }
 

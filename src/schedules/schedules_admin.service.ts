@@ -4,14 +4,12 @@
  * but runs only what this pod can run.
  */
 import { Inject, Injectable } from '@nestjs/common';
-import type { Connection } from 'mongoose';
 import { errorText } from '../common/errors.js';
 import { adminError, notFound } from '../common/http/admin_error.js';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { ID_SOURCE, type IdSource } from '../common/ports/ids.js';
-import { inTransaction, type Tx } from '../common/utils/transaction.js';
+import type { Tx } from '../common/utils/transaction.js';
 import { AdminAudit } from '../jobs/admin_audit.service.js';
-import { JOBS_CONNECTION } from '../jobs/jobs.module.js';
 import { SideEffectService } from '../jobs/side_effect.service.js';
 import { nextSlot, slotsOf } from './effective_slots.js';
 import { targetOf } from './schedule_declaration.js';
@@ -46,7 +44,6 @@ type Decide = (row: ScheduleDoc, now: Date) => { action: string; change: Schedul
 export class SchedulesAdmin {
   constructor(
     @Inject(SCHEDULES_COLLECTIONS) private readonly collections: SchedulesCollections,
-    @Inject(JOBS_CONNECTION) private readonly connection: Connection,
     @Inject(CLOCK) private readonly clock: Clock,
     @Inject(ID_SOURCE) private readonly ids: IdSource,
     @Inject(SchedulesService) private readonly schedules: SchedulesService,
@@ -102,7 +99,7 @@ export class SchedulesAdmin {
     const slot = this.clock.now();
     const dedupe_key = `${code}:now:${this.ids.sortable()}`;
     const payload: SlotPayload = { slot: slot.toISOString(), run_now: true };
-    await inTransaction(this.connection, async (tx) => {
+    await this.collections.inTransaction(async (tx) => {
       await this.sideEffect.enqueue(targetOf(code), payload, { code, dedupe_key }, tx);
       await this.audit.record(tx, { actor, action: 'schedule.run_now', subject: code, reason });
     });
@@ -127,7 +124,7 @@ export class SchedulesAdmin {
       const now = this.clock.now();
       const decision = decide(row, now);
       if (!decision) return this.view(row);
-      const changed = await inTransaction(this.connection, async (tx) => this.write(tx, row, decision, wish, now));
+      const changed = await this.collections.inTransaction(async (tx) => this.write(tx, row, decision, wish, now));
       if (!changed) continue;
       this.tick.wake();
       return this.view(changed);

@@ -4,13 +4,10 @@
  * protect a slot only while its row exists. One query a round; one schedule that cannot be read stops no other.
  */
 import { Inject, Injectable } from '@nestjs/common';
-import type { Connection } from 'mongoose';
 import { CLOCK, type Clock } from '../common/ports/clock.js';
 import { crashPoint } from '../common/ports/crash_points.js';
 import { RunLoop } from '../common/run_loop.js';
-import { inTransaction } from '../common/utils/transaction.js';
 import { JobsEvents } from '../jobs/jobs.events.js';
-import { JOBS_CONNECTION } from '../jobs/jobs.module.js';
 import { SideEffectService } from '../jobs/side_effect.service.js';
 import { slotsOf } from './effective_slots.js';
 import { targetOf } from './schedule_declaration.js';
@@ -31,7 +28,6 @@ export class SchedulesTick {
 
   constructor(
     @Inject(SCHEDULES_COLLECTIONS) private readonly collections: SchedulesCollections,
-    @Inject(JOBS_CONNECTION) private readonly connection: Connection,
     @Inject(CLOCK) private readonly clock: Clock,
     @Inject(JobsEvents) private readonly events: JobsEvents,
     @Inject(SchedulesService) private readonly schedules: SchedulesService,
@@ -94,7 +90,7 @@ export class SchedulesTick {
     if (!plan) return undefined;
     const final = plan.enqueue && (await this.pilesUp(row.code)) ? withoutSlot(plan) : plan;
     crashPoint('before_slot');
-    const won = await inTransaction(this.connection, async (tx) => {
+    const won = await this.collections.inTransaction(async (tx) => {
       if (!(await advance(this.collections, row, { ...final, now }, tx.session))) return false;
       if (final.enqueue) await this.enqueue(row.code, final.newest, tx);
       return true;

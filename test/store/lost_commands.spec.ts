@@ -3,7 +3,7 @@
  * reply was lost, and goes on.
  */
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { inTransaction, NoAnswerError } from '../../src/index.js';
+import { CommitUnknownError, inTransaction, NoAnswerError } from '../../src/index.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { LostCommands } from '../support/lost_commands.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
@@ -83,6 +83,15 @@ describe('a command that nothing answers', () => {
     expect(await pod.jobs.countDocuments()).toBe(0);
     await inTransaction(pod.connection, (tx) => pod.sideEffect.enqueue(T, 2, {}, tx));
     expect(await pod.jobs.countDocuments()).toBe(1);
+  });
+
+  it("the commit of a transaction of the engine's own", async () => {
+    const pod = await podOf();
+    const { met } = lost.loseNext('commitTransaction');
+    const { inTransaction: ownTransaction, counters } = pod.collections;
+    const work = ownTransaction(({ session }) => counters.insertOne({ _id: 'c', seq: 1 }, { session }));
+    await expect(work).rejects.toThrow(CommitUnknownError);
+    await met;
   });
 
   it('a command on a cursor that is built up in steps', async () => {

@@ -27,7 +27,14 @@ export async function loadForPlans(connection: Connection, rows: number): Promis
   await loadFinished(jobs, rows, times);
   await loadOthers(jobs, times);
   await loadSchedules(schedules, times);
-  return { jobs, schedules, ...times, ...(await inHand(jobs)), schedule: (await schedules.schedules.findOne())! };
+  return {
+    connection,
+    jobs,
+    schedules,
+    ...times,
+    ...(await inHand(jobs)),
+    schedule: (await schedules.schedules.findOne())!,
+  };
 }
 
 const spread = (i: number) => ({ partition: i % PARTITIONS, order_key: `k${i % KEYS}`, version: i });

@@ -1,5 +1,5 @@
 // A query of the engine as its plan is asked for: the store function that sends it, called as the engine calls it.
-import type { ClientSession, Types } from 'mongoose';
+import type { ClientSession, Connection, Types } from 'mongoose';
 import type { JobsCollections } from '../../../src/jobs/store/collections.js';
 import type { JobDoc } from '../../../src/jobs/store/jobs.schema.js';
 import type { ScheduleDoc } from '../../../src/schedules/schedules.schema.js';
@@ -7,6 +7,7 @@ import type { SchedulesCollections } from '../../../src/schedules/schedules.stor
 import type { Plan } from '../query_plans.js';
 
 export interface Loaded {
+  readonly connection: Connection;
   readonly jobs: JobsCollections;
   readonly schedules: SchedulesCollections;
   readonly now: Date;
@@ -55,7 +56,7 @@ export function query<F extends StoreFunction>({ index, ask, ...asked }: Asked<F
         called = true;
         return asked.of(...args);
       }) as F;
-      const session = await loaded.jobs.connection.startSession();
+      const session = await loaded.connection.startSession();
       session.startTransaction();
       try {
         await ask(send, loaded, session);

@@ -7,7 +7,7 @@ import type { mongo } from 'mongoose';
 import mongoose from 'mongoose';
 import { adminError, notFound } from '../../common/http/admin_error.js';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
-import { inTransaction, type Tx } from '../../common/utils/transaction.js';
+import type { Tx } from '../../common/utils/transaction.js';
 import { AdminAudit } from '../admin_audit.service.js';
 import { JobsEvents, type RowRef } from '../jobs.events.js';
 import { JobLane, JobStatus } from '../jobs.types.js';
@@ -41,7 +41,7 @@ export class JobsAdminService {
   async retry({ id, actor, reason }: AdminWish): Promise<ListedJob> {
     const { _id, lane, partition, status } = await this.look(id);
     expectStatus(status, JobStatus.dead);
-    return inTransaction(this.collections.connection, async (tx) => {
+    return this.collections.inTransaction(async (tx) => {
       if (lane === JobLane.fast) await change.bumpRevision(tx.session, this.collections, partition);
       const revived = await change.reviveDead(tx.session, this.collections, _id, this.clock.now());
       if (!revived) throw lost();
@@ -55,7 +55,7 @@ export class JobsAdminService {
   async skip({ id, actor, reason }: AdminWish): Promise<{ _id: mongo.ObjectId; skipped: true }> {
     const { _id, status } = await this.look(id);
     expectStatus(status, JobStatus.dead);
-    return inTransaction(this.collections.connection, async (tx) => {
+    return this.collections.inTransaction(async (tx) => {
       const removed = await change.removeIn(tx.session, this.collections, _id, 'DEAD');
       if (!removed) throw lost();
       await this.audit.record(tx, { actor, action: 'job.skip', subject: id, reason });
@@ -68,7 +68,7 @@ export class JobsAdminService {
   async cancel({ id, actor, reason = '' }: AdminWish): Promise<Cancelled> {
     const { _id, lane, partition, status } = await this.look(id);
     expectStatus(status, JobStatus.pending, JobStatus.running);
-    return inTransaction(this.collections.connection, async (tx) => {
+    return this.collections.inTransaction(async (tx) => {
       // Before the row is read: what is read afterwards cannot be started by a mark that is not among these.
       const marks = lane === JobLane.fast ? await change.bumpRevision(tx.session, this.collections, partition) : [];
       const row = await change.readRow(tx.session, this.collections, _id);

@@ -8,7 +8,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import mongoose from 'mongoose';
 import { adminError } from '../../common/http/admin_error.js';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
-import { inTransaction, type Tx } from '../../common/utils/transaction.js';
+import type { Tx } from '../../common/utils/transaction.js';
 import { AdminAudit } from '../admin_audit.service.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
@@ -99,7 +99,7 @@ export class JobsBulkService {
     { action, wish, actor, auditId }: BulkCall,
     rows: readonly bulk.SliceRow[],
   ): Promise<number> {
-    return inTransaction(this.collections.connection, async (tx) => {
+    return this.collections.inTransaction(async (tx) => {
       const count = action === 'skip' ? await this.removeSlice(tx, rows) : await this.reviveSlice(tx, rows);
       if (count === 0) return 0;
       const subject = JSON.stringify(wish.filter);

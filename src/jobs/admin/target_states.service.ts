@@ -5,7 +5,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { adminError, notFound } from '../../common/http/admin_error.js';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
-import { inTransaction } from '../../common/utils/transaction.js';
 import { AdminAudit } from '../admin_audit.service.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import type { JobStatus } from '../jobs.types.js';
@@ -95,7 +94,7 @@ export class TargetStates {
     unchanged: string,
   ): Promise<void> {
     await this.requireTarget(target);
-    await inTransaction(this.collections.connection, async (tx) => {
+    await this.collections.inTransaction(async (tx) => {
       const wish = { target, actor, reason, now: this.clock.now() };
       if ((await apply(tx.session, this.collections, wish)) === 'unchanged') {
         throw adminError(409, 'invalid_status', unchanged);

@@ -12,7 +12,7 @@ import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { crashPoint } from '../../common/ports/crash_points.js';
 import { RANDOM, type Random } from '../../common/ports/random.js';
 import { ClaimLostError, errorText, SidelaneError } from '../../common/errors.js';
-import { ambientTx, inTransaction, type Tx } from '../../common/utils/transaction.js';
+import { ambientTx, type Tx } from '../../common/utils/transaction.js';
 import { JobsEvents, type JobsEvent, type RowRef } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { JobLane, JobStatus } from '../jobs.types.js';
@@ -167,7 +167,7 @@ export class JobOutcome {
     }
     const now = this.clock.now();
     const keep = target.keep_done_ms === undefined ? undefined : { now, keep_done_ms: target.keep_done_ms };
-    await inTransaction(this.collections.connection, async (tx) => {
+    await this.collections.inTransaction(async (tx) => {
       if ((await finishIn(tx.session, this.collections, row, keep)) === 'lost') {
         throw new ClaimLostError(`job ${row._id.toHexString()} is no longer this run's: nothing was written`);
       }
@@ -298,7 +298,7 @@ export class JobOutcome {
     const hook = new OnDeadHook(this.clock, target);
     for (;;) {
       try {
-        return await inTransaction(this.collections.connection, async (tx) => {
+        return await this.collections.inTransaction(async (tx) => {
           const dead = await writeOutcomeIn(tx.session, this.collections, operation);
           if (dead) await hook.call(dead, tx);
           return dead !== undefined;

@@ -1,9 +1,8 @@
 /**
- * The engine's collections on the host's connection. Majority concerns on all of them (invariant 14), see `majorityCollections`.
+ * The engine's collections on the host's connection.
  */
 import type { Connection, mongo } from 'mongoose';
-import { answerWithin } from '../../common/utils/answers.js';
-import { majorityCollections } from '../../common/utils/majority.js';
+import { engineDatabase, type EngineTransaction } from '../../common/utils/engine_database.js';
 import type {
   AuditDoc,
   CounterDoc,
@@ -16,8 +15,8 @@ import type {
 } from './jobs.schema.js';
 
 export interface JobsCollections {
-  /** Where the engine's own transactions are opened. */
-  readonly connection: Connection;
+  /** The engine's own transactions. */
+  readonly inTransaction: EngineTransaction;
   readonly jobs: mongo.Collection<JobDoc>;
   readonly partitions: mongo.Collection<PartitionDoc>;
   readonly workers: mongo.Collection<WorkerDoc>;
@@ -41,32 +40,28 @@ export async function openCollections(
   connection: Connection,
   { command_timeout_ms }: { readonly command_timeout_ms: number },
 ): Promise<JobsCollections> {
-  const { db } = await connection.asPromise();
-  if (!db) throw new Error('the Mongoose connection has no database');
-  const open = majorityCollections(db, command_timeout_ms);
+  const database = await engineDatabase(connection, command_timeout_ms);
   return {
-    connection,
-    jobs: open<JobDoc>('jobs'),
-    partitions: open<PartitionDoc>('job_partitions'),
-    workers: open<WorkerDoc>('job_workers'),
-    meta: open<MetaDoc>('job_meta'),
-    counters: open<CounterDoc>('job_counters'),
-    targets: open<TargetDoc>('job_targets'),
-    audit: open<AuditDoc>('job_audit'),
-    rateLimits: open<RateLimitDoc>('job_rate_limits'),
+    inTransaction: database.inTransaction,
+    jobs: database.collection<JobDoc>('jobs'),
+    partitions: database.collection<PartitionDoc>('job_partitions'),
+    workers: database.collection<WorkerDoc>('job_workers'),
+    meta: database.collection<MetaDoc>('job_meta'),
+    counters: database.collection<CounterDoc>('job_counters'),
+    targets: database.collection<TargetDoc>('job_targets'),
+    audit: database.collection<AuditDoc>('job_audit'),
+    rateLimits: database.collection<RateLimitDoc>('job_rate_limits'),
     createBare: async () => {
       for (const name of ['job_counters', 'job_targets', 'job_audit']) {
-        const created = answerWithin(command_timeout_ms, `create ${name}`, db.createCollection(name));
-        await created.catch((error: unknown) => {
+        await database.createCollection(name).catch((error: unknown) => {
           if ((error as { code?: unknown }).code !== NAMESPACE_EXISTS) throw error;
         });
       }
     },
     databaseTime: async () => {
-      const hello = db.admin().command({ hello: 1 }, { readPreference: 'primary' });
-      const reply = await answerWithin(command_timeout_ms, 'hello', hello);
-      if (!(reply['localTime'] instanceof Date)) throw new Error('the database did not tell its time');
-      return reply['localTime'];
+      const { localTime } = await database.hello();
+      if (!(localTime instanceof Date)) throw new Error('the database did not tell its time');
+      return localTime;
     },
   };
 }
