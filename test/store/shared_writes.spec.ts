@@ -35,7 +35,9 @@ describe('writes that cells share', () => {
   const markAll = (pod: TestPod, clock: FakeClock, owned: OwnedPartition[]) => {
     const marks = pod.module.get(InflightMarks);
     return Promise.all(
-      owned.map(({ term, rev }, index) => marks.write({ term, rev, mark: markOf(clock, `token ${index}`) })),
+      owned.map(({ term, rev }, index) =>
+        marks.write({ term, rev, mark: markOf(clock, `token ${index}`), replaces: [] }),
+      ),
     );
   };
 
@@ -67,6 +69,18 @@ describe('writes that cells share', () => {
       );
     });
 
+    it('are told one by one: where another stands that is not to be replaced, and beside it the others are written', async () => {
+      const { pod, clock, owned } = await owner(2);
+      const { partitions } = pod.collections;
+      const foreign = { ...markOf(clock, 'of somebody'), ids: [] };
+      await partitions.updateOne({ partition: owned[0]!.partition }, { $set: { inflight: [foreign] } });
+      expect(await markAll(pod, clock, owned)).toEqual([
+        { result: 'occupied', by: 'of somebody' },
+        { result: 'marked' },
+      ]);
+      expect(await partitions.findOne({ partition: owned[0]!.partition })).toMatchObject({ inflight: [foreign] });
+    });
+
     it('are all lost once the leases ran out', async () => {
       const { pod, clock, owned } = await owner(2);
       clock.advance(30_001);
@@ -79,10 +93,10 @@ describe('writes that cells share', () => {
       const { term, rev } = owned[0]!;
       const other = { ...markOf(clock, 'other'), target: 'test:other' };
       await Promise.all([
-        marks.write({ term, rev, mark: markOf(clock, 'first') }),
-        marks.write({ term, rev, mark: other }),
+        marks.write({ term, rev, mark: markOf(clock, 'first'), replaces: [] }),
+        marks.write({ term, rev, mark: other, replaces: [] }),
       ]);
-      await marks.write({ term, rev, mark: markOf(clock, 'second') });
+      await marks.write({ term, rev, mark: markOf(clock, 'second'), replaces: ['first'] });
       const row = await pod.collections.partitions.findOne({});
       expect(row!.inflight.map(({ token }) => token).sort()).toEqual(['other', 'second']);
     });

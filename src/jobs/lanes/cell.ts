@@ -20,6 +20,11 @@ export class Cell {
   kept: PreparedOutcome | undefined;
   /** Rows to read at once: fewer when rows are large. */
   pageSize: number;
+  /**
+   * Tokens of the marks of which one may stand: the last that was answered, and those asked for since, of which any may
+   * still be carried out. They are few: a database that goes on refusing marks refuses the renewals of the partition too.
+   */
+  private marks: readonly string[] = [];
 
   constructor(
     readonly target: RegisteredTarget,
@@ -27,6 +32,21 @@ export class Cell {
     pageSize: number,
   ) {
     this.pageSize = pageSize;
+  }
+
+  /**
+   * The next mark, before it is asked for. Answers the tokens of those that it may replace: a cell asks only once the
+   * outcome of its last batch is written, so nothing is under way under any of them.
+   */
+  willMark(token: string): readonly string[] {
+    const replaces = this.marks;
+    this.marks = [...replaces, token];
+    return replaces;
+  }
+
+  /** It stands. What was asked for before it can no longer be carried out: it would have to replace this one. */
+  hasMarked(token: string): void {
+    this.marks = [token];
   }
 
   isolate(row: JobDoc): void {

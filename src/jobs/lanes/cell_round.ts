@@ -169,22 +169,10 @@ export class CellRound {
     { probe, rev, stopping }: { probe?: Probe; rev: number; stopping(): boolean },
   ): Promise<BatchEnd> {
     if (batch.length === 0) return { blocked: new Set() };
-    const { target, owned } = cell;
+    const { target } = cell;
     const token = this.ids.token();
-    const at = this.clock.now();
-    const ids = batch.flat().map((row) => row._id);
-    const mark = { target: target.name, mode: target.delivery_mode, token, ids, at };
-    crashPoint('before_mark');
-    const marked = await this.marks.write({ term: owned.term, rev, mark });
-    crashPoint('after_mark');
-    if (marked.result === 'lost') {
-      this.leases.lose(owned);
-      return { end: 'stopped' };
-    }
-    if (marked.result === 'changed') {
-      owned.rev = Math.max(owned.rev, marked.rev); // an admin cancelled or brought back rows since the page was read: read it again
-      return { end: 'again' };
-    }
+    const unmarked = await this.mark(cell, batch, token, rev);
+    if (unmarked) return { end: unmarked };
     const started = this.clock.monotonic();
     // Once more after the mark, and before every start: time may have gone by while it was written.
     const mayStart = (): boolean => !stopping() && this.clock.monotonic() <= start_by && this.mayRun(cell, probe);
@@ -197,6 +185,35 @@ export class CellRound {
     } finally {
       // Whatever is thrown between a send and here: without its outcome the next round would send it again.
       await this.settle(cell, this.outcome.prepare(cell.id, target, results, { token, ms }));
+    }
+  }
+
+  /** Answers nothing once the mark of the batch stands, and else how the round ends. */
+  private async mark(cell: Cell, batch: Taken['batch'], token: string, rev: number): Promise<RoundEnd | undefined> {
+    const { target, owned } = cell;
+    const ids = batch.flat().map((row) => row._id);
+    const mark = { target: target.name, mode: target.delivery_mode, token, ids, at: this.clock.now() };
+    const replaces = cell.willMark(token);
+    crashPoint('before_mark');
+    const marked = await this.marks.write({ term: owned.term, rev, mark, replaces });
+    crashPoint('after_mark');
+    switch (marked.result) {
+      case 'marked':
+        cell.hasMarked(token);
+        return undefined;
+      case 'lost':
+        this.leases.lose(owned);
+        return 'stopped';
+      case 'changed':
+        owned.rev = Math.max(owned.rev, marked.rev); // an admin cancelled or brought back rows since the page was read: read it again
+        return 'again';
+      case 'occupied':
+        // What runs under it nobody here knows. Only a new term judges it, so this one must end.
+        this.leases.lose(owned);
+        throw new Error(
+          `the mark ${marked.by}, which this cell did not write, stands in its place: the partition is let go, and ` +
+            'whoever takes it when its lease has run out judges that mark',
+        );
     }
   }
 

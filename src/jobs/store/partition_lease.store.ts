@@ -86,14 +86,20 @@ export async function releasePartition(
   return result.matchedCount === 1;
 }
 
-/** `changed`: an admin acted on rows of the partition since `rev` was read, so what was read before may be untrue. */
-export type Marked = { result: 'marked' | 'lost' } | { result: 'changed'; rev: number };
+/**
+ * `changed`: an admin acted on rows of the partition since `rev` was read, so what was read before may be untrue.
+ * `occupied`: a mark of this target stands that the asker may not replace (`by`: its token).
+ */
+export type Marked =
+  { result: 'marked' | 'lost' } | { result: 'changed'; rev: number } | { result: 'occupied'; by: string };
 
 export interface MarkRequest {
   readonly term: Term;
   /** Of the partition, from before the rows of the mark were read. */
   readonly rev: number;
   readonly mark: InflightMark;
+  /** Tokens of marks of this target under which nothing is under way any more: the only ones that it may replace. */
+  readonly replaces: readonly string[];
 }
 
 /**
@@ -101,6 +107,10 @@ export interface MarkRequest {
  * before a send: it proves in the database that the partition is still ours, and that no admin acted on its rows since the
  * page was read (`rev`). If we die after it, the next owner judges exactly these rows. If its reply is lost, nothing is
  * sent, and the rows are judged as sent: safe, though an at-most-once row may go DEAD.
+ *
+ * If its reply is lost, it may also be carried out later, behind the mark of the next batch. In its place it would have the
+ * next owner judge rows that were never sent instead of those that were, and these would be sent a second time. So each
+ * names what it may replace, as known when it was asked for, and no mark that was written since is among them.
  *
  * A command tells how many of its marks were written, not which: where one is missing, a read does.
  */
@@ -122,7 +132,7 @@ export async function markInflight(
   const rows = await partitions
     .find(
       { partition: { $in: requests.map(({ term }) => term.partition) } },
-      { projection: { _id: 0, partition: 1, owner: 1, lease_token: 1, lease_until: 1, rev: 1, 'inflight.token': 1 } },
+      { projection: { ...MARKED_FIELDS, 'inflight.token': 1, 'inflight.target': 1 } },
     )
     .toArray();
   return requests.map((request) => {
@@ -131,22 +141,27 @@ export async function markInflight(
   });
 }
 
+const MARKED_FIELDS = { _id: 0, partition: 1, owner: 1, lease_token: 1, lease_until: 1, rev: 1 } as const;
+
 function markUpdate(
-  { term, rev, mark }: MarkRequest,
+  { term, rev, mark, replaces }: MarkRequest,
   now: Date,
 ): { filter: mongo.Filter<PartitionDoc>; update: object[] } {
   const others = { $filter: { input: '$inflight', cond: { $ne: ['$$this.target', { $literal: mark.target }] } } };
+  const standing = { $elemMatch: { target: mark.target, token: { $nin: [...replaces] } } };
   return {
-    filter: { ...term, lease_until: { $gt: now }, rev: revAsRead(rev) },
+    filter: { ...term, lease_until: { $gt: now }, rev: revAsRead(rev), inflight: { $not: standing } },
     update: [{ $set: { inflight: { $concatArrays: [others, [{ $literal: mark }]] } } }],
   };
 }
 
 /** A mark that stands, under a term that still does, was written. */
-function asMarked({ term, mark }: MarkRequest, row: PartitionDoc | undefined, now: Date): Marked {
+function asMarked({ term, mark, replaces }: MarkRequest, row: PartitionDoc | undefined, now: Date): Marked {
   const ours = row?.owner === term.owner && row.lease_token === term.lease_token;
   if (!ours || row.lease_until === null || row.lease_until <= now) return { result: 'lost' };
   if (row.inflight.some(({ token }) => token === mark.token)) return { result: 'marked' };
+  const by = row.inflight.find(({ target, token }) => target === mark.target && !replaces.includes(token));
+  if (by) return { result: 'occupied', by: by.token };
   return { result: 'changed', rev: row.rev ?? 0 };
 }
 
