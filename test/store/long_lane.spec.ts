@@ -578,7 +578,6 @@ describe('long lane', () => {
         clock.advance(4 * MINUTE); // a slow answer: a minute of the lease is left, and the renewal comes in a minute
         return answer;
       };
-      await expect(pod.longLane.runOnce()).rejects.toThrow('no answer');
       await pod.longLane.runOnce();
       expect(recorder.seen).toHaveLength(0);
       expect(await only(pod)).toMatchObject({ status: 'PENDING', attempts: 0 });

@@ -4,7 +4,6 @@ import type { Types } from 'mongoose';
 import { CLOCK, type Clock } from '../../common/ports/clock.js';
 import { crashPoint } from '../../common/ports/crash_points.js';
 import { ID_SOURCE, type IdSource } from '../../common/ports/ids.js';
-import { within } from '../../common/utils/within.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 import { freePlaces, heldPlace, ownShare, planClaims } from '../policy/claim_plan.js';
@@ -35,9 +34,6 @@ interface Backlog {
 
 /** Rows a cold check reads to find the targets that have work. */
 const COLD_CHECK_LIMIT = 256;
-
-/** Longest wait for the answer to a claim, in ms: a round must not hang while the leases of what it won run out. */
-const ANSWER_MS = 30_000;
 
 /** Rows one claim looks at, of one target. */
 const MOST_CANDIDATES = 1_000;
@@ -87,7 +83,7 @@ export class LongClaims {
     const due = this.unanswered.due(now);
     if (due.length === 0) return [];
     const ids = due.flatMap((claim) => claim.ids);
-    const rows = await this.inTime(store.readClaimed(this.collections, ids, ...due.map(({ token }) => token)));
+    const rows = await store.readClaimed(this.collections, ids, ...due.map(({ token }) => token));
     this.unanswered.looked(due, now);
     this.unanswered.handOver(rows, now);
     const deadlines = new Map(due.map(({ token, deadline }) => [token, deadline]));
@@ -207,9 +203,9 @@ export class LongClaims {
     if (rows.length === 0) return [];
     const { claim, open } = this.newClaim(rows.map((row) => row._id));
     crashPoint('before_claim');
-    const count = await this.inTime(store.claimRows(this.collections, open.ids, claim));
+    const count = await store.claimRows(this.collections, open.ids, claim);
     crashPoint('after_claim');
-    const won = await this.inTime(store.readClaimed(this.collections, open.ids, open.token));
+    const won = await store.readClaimed(this.collections, open.ids, open.token);
     open.answered = won.length >= count; // a row that was claimed and is not seen yet is looked for
     return this.toRunning(won, open.deadline, probes);
   }
@@ -223,7 +219,7 @@ export class LongClaims {
     for (const place of freePlaces(row.code, most, taken)) {
       const { claim, open } = this.newClaim([row._id]);
       crashPoint('before_claim');
-      const won = await this.inTime(store.claimExclusive(this.collections, row._id, place, claim));
+      const won = await store.claimExclusive(this.collections, row._id, place, claim);
       crashPoint('after_claim');
       open.answered = true;
       if (won === 'taken') return [];
@@ -231,12 +227,6 @@ export class LongClaims {
       if (won !== 'busy') return this.toRunning([won], open.deadline, probes);
     }
     return 'busy';
-  }
-
-  /** Given up, the claim is one whose reply was lost: what it won is looked for, on another connection. */
-  private async inTime<T>(work: Promise<T>): Promise<T> {
-    if (!(await within(this.clock, ANSWER_MS, work))) throw new Error(`a claim: no answer within ${ANSWER_MS} ms`);
-    return work;
   }
 
   private newClaim(ids: readonly Types.ObjectId[]): { claim: store.Claim; open: OpenClaim } {
