@@ -20,12 +20,30 @@ const AWAY_NAMES = new Set([
 /** Unreachable, shutting down, stepping down, not the primary (any more). */
 const AWAY_CODES = new Set([6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436]);
 
+/**
+ * A connection that breaks in the middle of a command's write: the driver hands on what the socket threw, under no name of
+ * its own. Calls of other services end like that too, so whoever runs code of others has to bound what this answers.
+ */
+const BROKEN_CALLS = new Set(['read', 'write']);
+const BROKEN_CODES = new Set([
+  'ECONNABORTED',
+  'ECONNRESET',
+  'EHOSTUNREACH',
+  'ENETDOWN',
+  'ENETRESET',
+  'ENETUNREACH',
+  'ENOTCONN',
+  'EPIPE',
+  'ETIMEDOUT',
+]);
+
 const MOST_CAUSES = 10;
 
 /** The database could not be reached, or is between two primaries; what was asked of it is not at fault. */
 export function isDatabaseAway(error: unknown): boolean {
-  const { name, code } = (error ?? {}) as { name?: unknown; code?: unknown };
-  return AWAY_NAMES.has(name as string) || AWAY_CODES.has(code as number);
+  const { name, code, syscall } = (error ?? {}) as { name?: unknown; code?: unknown; syscall?: unknown };
+  if (AWAY_NAMES.has(name as string) || AWAY_CODES.has(code as number)) return true;
+  return BROKEN_CALLS.has(syscall as string) && BROKEN_CODES.has(code as string);
 }
 
 /** The same of an error that somebody made of another one: its causes count, as deep as anybody nests them. */

@@ -75,6 +75,11 @@ export class Tx implements ForeignTx {
     this.doom ??= { error };
   }
 
+  /** @internal What the commit will fail with. */
+  get doomedBy(): { error: unknown } | undefined {
+    return this.doom;
+  }
+
   /**
    * @internal What ended the attempt: a conflict of its own comes before what the work made of it, or a work that puts
    * its errors into other words would not be run again.

@@ -52,6 +52,9 @@ export class OnDeadHook {
       this.ms += this.clock.monotonic() - began;
     }
     if (!cameBack) throw new OnDeadFailed(new Error(`on_dead did not come back within ${MOST_MS} ms`));
+    // What it swallowed is its own as well: a service that breaks off looks like the database, and would keep the row.
+    const doom = tx.doomedBy;
+    if (doom && !isTransient(doom.error)) throw new OnDeadFailed(doom.error);
   }
 
   /**
