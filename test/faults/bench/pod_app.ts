@@ -10,7 +10,7 @@ import {
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { getConnectionToken, MongooseModule } from '@nestjs/mongoose';
-import type { Connection } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import {
   endOnSignals,
   JobsAdminModule,
@@ -23,12 +23,13 @@ import {
   SchedulesService,
   SideEffectService,
 } from '../../../src/index.js';
+import { answeredWithin } from '../../../src/common/utils/answers.js';
 import { JobsAdminService } from '../../../src/jobs/admin/jobs_admin.service.js';
 import { TargetStates } from '../../../src/jobs/admin/target_states.service.js';
 import { ClaimKeeper } from '../../../src/jobs/lanes/claim_keeper.js';
 import { PartitionLeaseService } from '../../../src/jobs/lanes/partition_lease.service.js';
 import { Ledger } from './ledger.js';
-import { engineOptions, type FromPod, type PodSettings, type ToPod } from './pod_settings.js';
+import { commandMs, engineOptions, type FromPod, type PodSettings, type ToPod } from './pod_settings.js';
 import { BenchProducer } from './pod_producer.js';
 import { BenchTargets, type Surroundings } from './pod_targets.js';
 
@@ -62,7 +63,9 @@ class Business implements OnModuleInit, OnModuleDestroy {
     @Inject(SchedulesService) private readonly schedules: SchedulesService,
     @Inject(JobsEvents) events: JobsEvents,
   ) {
-    this.pod = { settings, ledger, connection, sideEffect, leases, keeper };
+    const collection = (name: string): mongo.Collection =>
+      answeredWithin(commandMs(settings), connection.db!.collection(name));
+    this.pod = { settings, ledger, connection, collection, sideEffect, leases, keeper };
     this.producer = new BenchProducer(this.pod);
     events.on((event) => {
       if (event.type === 'dead') ledger.write({ what: 'dead', id: event.row.id, reason: event.reason });

@@ -70,7 +70,7 @@ export class BenchProducer {
 
   /** One business transaction. */
   async enqueue(rows: readonly PlannedRow[], abort = false): Promise<void> {
-    const { connection, sideEffect, ledger } = this.pod;
+    const { connection, collection, sideEffect, ledger } = this.pod;
     const names = rows.map(({ n }) => n);
     const began = machineMs();
     const told = (error?: string): void =>
@@ -92,7 +92,7 @@ export class BenchProducer {
           };
           items.push({ target, payload: { n, behaviour, version, ...(key && { key }) }, ...options });
         }
-        await connection.collection('produced').insertMany(docs, { session: tx.session });
+        await collection('produced').insertMany(docs, { session: tx.session });
         await sideEffect.enqueueMany(items, tx);
         tx.afterCommit(() => ledger.write({ what: 'hook', rows: names }));
         if (abort) throw new CalledOff();

@@ -72,8 +72,8 @@ export const fastTimeoutMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => 
 /** How long a pod that says nothing keeps its partitions. */
 export const termMs = ({ kafka }: Pick<PodSettings, 'kafka'>): number => LEASE_MS + (kafka ? 1_500 : 0);
 
-/** Longer than the driver of an impatient pod tries by itself. */
-const COMMAND_MS = 3_000;
+/** How long a command is waited for. Of an impatient pod: longer than its driver tries by itself. */
+export const commandMs = ({ patient }: Pick<PodSettings, 'patient'>): number => (patient ? 60_000 : 3_000);
 
 type Told = Pick<PodSettings, 'max_crashes'> &
   Partial<Pick<PodSettings, 'patient' | 'kafka' | 'redis_url' | 'long_timeout_ms'>>;
@@ -91,7 +91,7 @@ export function engineOptions({
     partitions: 8,
     max_crashes,
     shutdown_grace_ms: SHUTDOWN_GRACE_MS,
-    ...(!patient && { command_timeout_ms: COMMAND_MS }),
+    command_timeout_ms: commandMs({ patient }),
     fast_lane: {
       batch_size: 20,
       timeout_ms: fastTimeoutMs({ kafka }),

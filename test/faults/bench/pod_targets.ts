@@ -1,5 +1,5 @@
 /** The targets of a pod of the bench: they tell the ledger what reaches them, and behave as their row says. */
-import type { Connection } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -39,6 +39,8 @@ export interface Surroundings {
   readonly settings: PodSettings;
   readonly ledger: Ledger;
   readonly connection: Connection;
+  /** Of the business itself. A host bounds its own commands as the engine does its, or its calls end with the driver's. */
+  collection(name: string): mongo.Collection;
   readonly sideEffect: SideEffectService;
   readonly leases: PartitionLeaseService;
   readonly keeper: ClaimKeeper;
@@ -141,7 +143,7 @@ export class BenchTargets {
     try {
       await context.complete(async (tx) => {
         const doc = { n: next.n, target: 'fast:at_least_once', behaviour: 'ok', chained: true };
-        await this.pod.connection.collection('produced').insertOne(doc, { session: tx.session });
+        await this.pod.collection('produced').insertOne(doc, { session: tx.session });
         await this.pod.sideEffect.enqueue('fast:at_least_once', next, { dedupe_key: next.n }, tx);
       });
     } catch (error) {
@@ -201,7 +203,7 @@ export class BenchTargets {
   }
 
   private async mourn(job: Job, tx: Tx): Promise<unknown> {
-    return this.pod.connection.collection('mourned').insertOne({ job: job.id }, { session: tx.session });
+    return this.pod.collection('mourned').insertOne({ job: job.id }, { session: tx.session });
   }
 }
 
