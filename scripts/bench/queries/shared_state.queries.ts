@@ -21,6 +21,7 @@ const mark = (partition: number, at: Date): lease.MarkRequest => ({
   term: { ...term, partition, lease_token: 'another' },
   rev: 0,
   mark: { target: FAST, mode: 'at_least_once', token: 'mark', ids: [], at },
+  replaces: ['last'],
 });
 const wish = ({ now }: Loaded, target: string) => ({ target, actor: 'ada', reason: 'rest', now });
 const finding = ({ now, later }: Loaded): pause.Finding => ({
