@@ -1,5 +1,6 @@
 /** The hook of a row that goes DEAD, when the connection breaks in the very write of a command, and when it only looks so. */
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import mongoose from 'mongoose';
 import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
@@ -15,6 +16,12 @@ import { waitFor } from '../support/wait_for.js';
 
 const T = 'test:work';
 const LANES = ['fast', 'long'] as const;
+
+function conflict(): Error {
+  const error = new mongoose.mongo.MongoServerError({ message: 'simulated conflict', code: 112 });
+  error.addErrorLabel('TransientTransactionError');
+  return error;
+}
 
 describe('on_dead when a write breaks', () => {
   const db = new TestDatabase();
@@ -92,6 +99,15 @@ describe('on_dead when a write breaks', () => {
     const { met } = commands.loseNext('insert', 'reset', 'mourned');
     await rounds(pod);
     await met;
+    await expectMourned(pod);
+    expect(calls).toBe(2);
+  });
+
+  it('a hook that swallows a conflict is called again, by the driver', async () => {
+    const pod = await mourner('long', async ({ connection }) => {
+      if (calls === 1) await inTransaction(connection, () => Promise.reject(conflict())).catch(() => undefined);
+    });
+    await rounds(pod);
     await expectMourned(pod);
     expect(calls).toBe(2);
   });

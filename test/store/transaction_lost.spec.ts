@@ -99,7 +99,7 @@ describe('a transaction on a connection that loses commands', () => {
     const call = inTransaction(connection, work, SHORT);
     await held.met;
     held.release();
-    standStill(400);
+    standStill(1_500);
     await expect(call).resolves.toBe('done');
     expect(ran).toEqual(['hook']);
   });
@@ -121,6 +121,16 @@ describe('a transaction on a connection that loses commands', () => {
       const { met } = commands.loseNext('abortTransaction', 'reset');
       await expect(inTransaction(connection, fail, ENOUGH)).rejects.toThrow('business said no');
       await met;
+    });
+
+    it('ends with what doomed it when the abort is lost, also if the work swallowed that', async () => {
+      commands.loseNext('abortTransaction');
+      const doomed = async (tx: Tx): Promise<void> => {
+        await work(tx);
+        const part = (): Promise<never> => Promise.reject(new Error('half of it failed'));
+        await inTransaction(connection, part).catch(() => undefined);
+      };
+      await expect(inTransaction(connection, doomed, SHORT)).rejects.toThrow('half of it failed');
     });
 
     it('ends with the error of its work when a command is lost for which the abort would wait', async () => {
@@ -159,9 +169,9 @@ describe('a transaction on a connection that loses commands', () => {
     const slow = async (tx: Tx): Promise<void> => {
       await work(tx, `attempt ${++attempts}`);
       if (attempts === 1) throw transient();
-      await sleep(400);
+      await sleep(1_500);
     };
-    await inTransaction(connection, slow, SHORT);
+    await inTransaction(connection, slow, { endsWithinMs: 1_000 });
     expect(attempts).toBe(2);
     expect(ran).toEqual(['hook']);
   });

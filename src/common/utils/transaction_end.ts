@@ -60,7 +60,7 @@ export class TransactionEnd {
   }
 
   private arm(): void {
-    if (this.over || this.timer) return;
+    if (this.over) return;
     // One turn more: after a pause of the whole process timers come before the answers that have arrived meanwhile.
     const timer = setTimeout(
       () => setImmediate(() => this.timer === timer && this.giveUp(this.errorOf())),
