@@ -7,7 +7,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CommitUnknownError, InvalidInputError, TransactionEndedError } from '../../src/common/errors.js';
 import { inTransaction, queueInTransaction, type Tx } from '../../src/common/utils/transaction.js';
 import { LostCommands } from '../support/lost_commands.js';
-import { waitFor } from '../support/wait_for.js';
 
 const dbName = `t_${randomUUID().slice(0, 12).replaceAll('-', '')}`;
 /** Longer than a commit takes on a busy machine, where the commit must come back. */

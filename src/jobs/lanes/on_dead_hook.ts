@@ -53,8 +53,8 @@ export class OnDeadHook {
     }
     if (!cameBack) throw new OnDeadFailed(new Error(`on_dead did not come back within ${MOST_MS} ms`));
     // What it swallowed is its own as well: a service that breaks off looks like the database, and would keep the row.
-    const doom = tx.doomedBy;
-    if (doom && !isTransient(doom.error)) throw new OnDeadFailed(doom.error);
+    // (A conflict comes before what is thrown here: the transaction sees to that.)
+    if (tx.doomedBy) throw new OnDeadFailed(tx.doomedBy.error);
   }
 
   /**
