@@ -28,6 +28,16 @@ describe('the proxy in front of a server', () => {
     echo.close();
   });
 
+  /** Long enough for what a proxy does not hold up: it would have arrived, and been answered, many times. */
+  async function roundTrips(): Promise<void> {
+    const direct = net.connect((echo.address() as net.AddressInfo).port, '127.0.0.1');
+    for (let n = 0; n < 20; n++) {
+      direct.write('.');
+      await once(direct, 'data');
+    }
+    direct.destroy();
+  }
+
   /** What comes back, until it is as long as what was sent. */
   async function answer(length: number): Promise<string> {
     let text = '';
@@ -59,7 +69,7 @@ describe('the proxy in front of a server', () => {
   it('swallows what is sent into a hole, and cuts its connections when it ends', async () => {
     proxy.become('hole');
     client.write('a');
-    await new Promise((resolve) => setImmediate(resolve));
+    await roundTrips();
     const closed = closeOf(client);
     proxy.become('pass');
     await closed;
@@ -71,7 +81,35 @@ describe('the proxy in front of a server', () => {
     proxy.become('reset');
     await closed;
     const next = net.connect(proxy.port, '127.0.0.1').on('error', () => undefined);
+    next.write('a');
     await closeOf(next);
+    await roundTrips();
     expect(seen).toBe('');
+  });
+
+  it('loses one reply, whose request is carried out, and resets its connection alone', async () => {
+    const other = net.connect(proxy.port, '127.0.0.1');
+    proxy.loseReply((sent) => (sent.includes('b') ? 'b' : undefined));
+    client.write('a');
+    expect(await answer(1)).toBe('a');
+    let told = '';
+    client.on('data', (chunk: Buffer) => void (told += chunk.toString()));
+    const closed = closeOf(client);
+    client.write('b');
+    await closed;
+    expect([seen, told, proxy.lost]).toEqual(['ab', '', ['b']]);
+    other.write('b');
+    expect(String(await once(other, 'data'))).toBe('b');
+    other.destroy();
+  });
+
+  it('waits for the reply that it is to lose, and lets others through before', async () => {
+    proxy.loseReply((sent) => (sent.includes('a') ? 'b' : undefined));
+    client.write('a');
+    expect(await answer(1)).toBe('a');
+    const closed = closeOf(client);
+    client.write('b');
+    await closed;
+    expect(proxy.lost).toEqual(['b']);
   });
 });
