@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose, { type Connection } from 'mongoose';
 import { randomUUID } from 'node:crypto';
-import { MongoProxy } from './bench/mongo_proxy.js';
+import { MongoProxy, type Command } from './bench/mongo_proxy.js';
 
 describe('the proxy in front of the database', () => {
   let proxy: MongoProxy;
@@ -46,12 +46,20 @@ describe('the proxy in front of the database', () => {
   it('delivers late what was sent while it stalled, and never what was sent into a hole', async () => {
     const rows = through.collection('rows');
     await rows.insertOne({ warm: 1 });
+    const arrived = new Promise<void>((resolve) => {
+      const matches = ({ name }: Command): boolean => (name === 'insert' && resolve(), false);
+      proxy.loseReplies({ name: 'none', matches });
+    });
     proxy.become('stall');
-    const stalled = rows.insertOne({ stalled: 1 });
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(await direct.collection('rows').countDocuments({ stalled: 1 })).toBe(0);
+    let answered = false;
+    const stalled = rows.insertOne({ stalled: 1 }).then(() => void (answered = true));
+    await arrived;
+    // Many times as long as the insert would take that nobody holds up.
+    for (let n = 0; n < 20; n++) expect(await direct.collection('rows').countDocuments({ stalled: 1 })).toBe(0);
+    expect(answered).toBe(false);
     proxy.become('pass');
     await stalled;
+    expect(await direct.collection('rows').countDocuments({ stalled: 1 })).toBe(1);
     proxy.become('hole');
     await expect(rows.insertOne({ lost: 1 })).rejects.toThrow();
     proxy.become('pass');
