@@ -1,6 +1,6 @@
 // The command line of the fault bench, as words. Pure.
 export const USAGE =
-  'usage: npm run faults -- <scenario…> | all [--seed N] [--rounds N] [--length N] [--parallel N] [--into FILE] [--markdown] [--json]';
+  'usage: npm run faults -- <scenario…> | all [--seed N] [--rounds N] [--length N] [--parallel N] [--into FILE] [--markdown | --json]';
 
 export interface Wish {
   names: string[];
@@ -44,6 +44,8 @@ export function parseArguments(words: readonly string[], known: readonly string[
     } else return { fault: `there is no scenario "${word}"` };
   }
   if (wish.names.length === 0) return { fault: 'which scenario?' };
+  // What reads one JSON object a line would stumble over the table.
+  if (wish.json && wish.markdown) return { fault: '--json and --markdown: one of them' };
   wish.names = [...new Set(wish.names)];
   return wish;
 }

@@ -10,6 +10,12 @@ export function asText({ scenario, seed, violations, schedule: _, ...figures }: 
 const sum = (reports: readonly RoundReport[], of: (report: RoundReport) => number): number =>
   reports.reduce((total, report) => total + of(report), 0);
 
+/** In seconds; a file may hold reports from before a figure was told. */
+function longest(reports: readonly RoundReport[], of: (report: Partial<RoundReport>) => number | undefined): string {
+  const told = reports.flatMap((report) => of(report) ?? []);
+  return told.length === 0 ? '' : `${(Math.max(...told) / 1000).toFixed(1)} s`;
+}
+
 const COLUMNS: readonly (readonly [string, (reports: readonly RoundReport[]) => string | number])[] = [
   ['rounds', (reports) => reports.length],
   ['rows', (reports) => sum(reports, ({ rows }) => rows)],
@@ -19,10 +25,8 @@ const COLUMNS: readonly (readonly [string, (reports: readonly RoundReport[]) => 
   ['doubled', (reports) => sum(reports, ({ doubled }) => doubled)],
   ['out of order', (reports) => sum(reports, ({ out_of_order }) => out_of_order)],
   ['ran again', (reports) => sum(reports, ({ repeated }) => repeated)],
-  [
-    'longest stall',
-    (reports) => `${(Math.max(0, ...reports.map((each) => each.longest_stall_ms)) / 1000).toFixed(1)} s`,
-  ],
+  ['drained', (reports) => longest(reports, ({ drained_ms }) => drained_ms)],
+  ['longest stall', (reports) => longest(reports, ({ longest_stall_ms }) => longest_stall_ms)],
   ['broken', (reports) => sum(reports, ({ violations }) => violations.length)],
 ];
 

@@ -60,6 +60,8 @@ describe('the arguments of npm run faults', () => {
     ['all --into', '--into: expected the name of a file'],
     ['all --into --json', '--into: expected the name of a file'],
     ['nothing', 'there is no scenario "nothing"'],
+    ['all --markdown --json', '--json and --markdown: one of them'],
+    ['all --json --markdown', '--json and --markdown: one of them'],
   ])('"%s" is refused', (words, fault) => {
     expect(parseArguments(words.split(' ').filter(Boolean), ['poison'])).toEqual({ fault });
   });
@@ -73,22 +75,28 @@ describe('the report of rounds', () => {
 
   it('sums up by scenario, in the order given, and over all', () => {
     const reports = [
-      report({ longest_stall_ms: 100 }),
+      report({ longest_stall_ms: 100, drained_ms: 12_340 }),
       report({ seed: '2', lost: 1, violations: [{ invariant: 'lost', text: 'a' }] }),
       report({ scenario: 'clocks', rows: 5 }),
     ];
     expect(asTable(reports, ['clocks', 'poison', 'unused']).split('\n')).toEqual([
-      '| scenario | rounds | rows | runs | faults | lost | doubled | out of order | ran again | longest stall | broken |',
-      '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
-      '| `clocks` | 1 | 5 | 12 | 2 | 0 | 0 | 0 | 0 | 1.3 s | 0 |',
-      '| `poison` | 2 | 20 | 24 | 4 | 1 | 0 | 0 | 0 | 1.3 s | 1 |',
-      '| all | 3 | 25 | 36 | 6 | 1 | 0 | 0 | 0 | 1.3 s | 1 |',
+      '| scenario | rounds | rows | runs | faults | lost | doubled | out of order | ran again | drained | longest stall | broken |',
+      '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+      '| `clocks` | 1 | 5 | 12 | 2 | 0 | 0 | 0 | 0 | 0.4 s | 1.3 s | 0 |',
+      '| `poison` | 2 | 20 | 24 | 4 | 1 | 0 | 0 | 0 | 12.3 s | 1.3 s | 1 |',
+      '| all | 3 | 25 | 36 | 6 | 1 | 0 | 0 | 0 | 12.3 s | 1.3 s | 1 |',
     ]);
+  });
+
+  it('says nothing of a figure that none of its reports has, and the longest of those that have it', () => {
+    const { drained_ms: _, ...older } = report();
+    expect(asTable([older as RoundReport], [])).toContain('| 0 |  | 1.3 s | 0 |');
+    expect(asTable([older as RoundReport, report()], [])).toContain('| 0 | 0.4 s | 1.3 s | 0 |');
   });
 
   it('has a line for what could not be tried', () => {
     const table = asTable([report()], ['poison', 'restart'], new Map([['restart', 'there is no server']]));
-    expect(table).toContain('| `restart` | left out: there is no server |  |  |  |  |  |  |  |  |  |');
+    expect(table).toContain('| `restart` | left out: there is no server |  |  |  |  |  |  |  |  |  |  |');
   });
 });
 
@@ -197,6 +205,19 @@ describe('npm run faults', () => {
     expect(ran).toEqual(['poison 1', 'poison 2']);
     expect(said).toMatch(/\| `restart` \| left out: there is no server \|.*a machine$/s);
     expect(complaints).toBe('restart is left out: there is no server');
+  });
+
+  it('tells with --json nothing but one report a line, also of what broke', async () => {
+    const { said, complaints } = await outcome('all --rounds 2 --json', { violations: broken });
+    const told = said.split('\n').map((line) => JSON.parse(line) as RoundReport);
+    expect(told).toEqual(['1', '2'].map((seed) => report({ seed, violations: broken })));
+    expect(complaints).toBe('restart is left out: there is no server');
+  });
+
+  it('runs nothing when what it is to print cannot be read', async () => {
+    const { exit, ran, said, complaints } = await outcome('poison --json --markdown');
+    expect([exit, ran, said]).toEqual([2, [], '']);
+    expect(complaints).toMatch(/^--json and --markdown: one of them\nusage: /);
   });
 
   it('runs what stands in its file again for other code only, and goes on saying what was broken', async () => {
