@@ -2,7 +2,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { judge, type Evidence, type LeftRow, type ScheduleStory, type SlotRow } from './bench/invariants.js';
 import type { LedgerLine, RunStart } from './bench/ledger.js';
-import { untoldJobs } from './bench/lossy_account.js';
+import { retriedJobs, untoldJobs } from './bench/lossy_account.js';
 import { quantile, waitsOf } from './bench/waits.js';
 
 let now = 0;
@@ -172,6 +172,30 @@ describe('the judge', () => {
     ])('batches: judges a second one that %s', (_, change, expected) => {
       const target = 'fast:batch';
       expect(kinds({ produced: rows(target), lines: story({ target, ...change }) })).toEqual(expected);
+    });
+
+    it.each([
+      ['in one call, of which the first failed', true, []],
+      ['in a call after the one in which it failed', false, ['order']],
+    ])('at most once: judges two rows of a batch %s', (_, together, expected) => {
+      const target = 'fast:batch:at_most_once';
+      const a = start('a', { ...v1, target });
+      const failed = together ? [] : [end(a, 'failed')];
+      const b = start('b', { ...v2, target });
+      const late = together ? [end(a, 'failed')] : [];
+      const again = start('a', { ...v1, target });
+      const lines = [a, ...failed, b, ...late, end(b), again, end(again)];
+      expect(kinds({ produced: rows(target), lines })).toEqual(expected);
+    });
+
+    it('at most once: sees rows of a batch that go out again with their takeover', () => {
+      const target = 'fast:batch:at_most_once';
+      const runs = ['a', 'b'].flatMap((term) => [
+        start('a', { ...v1, target, term }),
+        start('b', { ...v2, target, term }),
+      ]);
+      const lines = [...runs, ...runs.slice(2).map((run) => end(run))];
+      expect(kinds({ produced: rows(target), lines })).toEqual(['doubled', 'doubled']);
     });
 
     it('lets several rows of one mark be sent again, and again', () => {
@@ -453,6 +477,16 @@ describe('the judge', () => {
     const lossy = { target: 'lossy:seen', partition: undefined };
     const lines = [start('a', lossy), start('a', lossy)];
     expect(kinds({ produced: [produced('a', 'lossy:seen')], lines })).toEqual(['doubled']);
+  });
+
+  it('sees a lossy job that is tried again after it failed, and no other row', () => {
+    const tried = (n: string, target: string): LedgerLine[] => {
+      const first = start(n, { target, partition: undefined });
+      return [first, end(first, 'failed'), start(n, { target, partition: undefined })];
+    };
+    const once = [start('c', { target: 'lossy:seen' }), start('d', { target: 'lossy:seen' })];
+    const lines = [...tried('a', 'lossy:seen'), ...tried('b', 'long:at_least_once'), ...once];
+    expect(retriedJobs(lines)).toEqual([{ invariant: 'lossy', text: 'a ran 2 times: p1,p1' }]);
   });
 });
 

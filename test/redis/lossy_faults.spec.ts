@@ -5,6 +5,8 @@ import type { LossyDropReason } from '../../src/jobs/jobs.events.js';
 import type { JobsModuleOptions } from '../../src/jobs/jobs.options.js';
 import { LossyProcessor } from '../../src/jobs/lossy/lossy.processor.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
+import { addedJob } from '../faults/bench/bull_wire.js';
+import { TcpProxy } from '../faults/bench/tcp_proxy.js';
 import { TestDatabase, type TestPod } from '../support/pod.js';
 import { realClock } from '../support/real_clock.js';
 import { BlackHole, TestRedis } from '../support/redis_server.js';
@@ -176,6 +178,29 @@ describe('lossy targets while Redis fails', () => {
     expect(performance.now() - begun).toBeLessThan(3_000);
     await waitFor('no socket is left', () => hole.connections === 0);
     await hole.close();
+  });
+
+  it('an answer that is lost: the job counts as dropped, and what was taken runs once, also when the connection is back', async () => {
+    const server = await redis();
+    const proxy = await TcpProxy.open(server.port);
+    const ran: unknown[] = [];
+    const handler = async (job: { payload: unknown }): Promise<void> => void ran.push(job.payload);
+    await db.pod({ redis: { url: server.url }, workers: 'on' }, [{ ...target, handler }], await realClock());
+    const a = await pod(`redis://127.0.0.1:${proxy.port}`, { workers: 'manual' });
+    const states = (): number => a.eventsOf('redis_state').filter(({ use }) => use === 'lossy').length;
+    await waitFor('it is connected', () => states() === 1);
+    proxy.loseReply(addedJob);
+    await a.sideEffect.enqueue(T, 'untold');
+    expect(proxy.lost).toHaveLength(1);
+    expect(drops(a)).toEqual({ count: 1, reasons: ['unreachable'] });
+    await waitFor('it ran', () => ran.length > 0);
+    await waitFor('the connection is back', () => states() === 3);
+    await a.sideEffect.enqueue(T, 'next');
+    await waitFor('the next one ran', () => ran.includes('next'));
+    expect(ran).toEqual(['untold', 'next']);
+    expect(drops(a).count).toBe(1);
+    await a.close();
+    await proxy.close();
   });
 
   it('wrong password: dropped at once and said why; the password is nowhere in what is told', async () => {

@@ -1,5 +1,8 @@
-/** Lossy jobs may be lost, but not untold: what was committed ran, waits in Redis, or was counted as dropped. Pure. */
-import type { ProducedRow, Violation } from './invariants.js';
+/**
+ * Lossy jobs may be lost, but not untold: what was committed ran, waits in Redis, or was counted as dropped. Each has one
+ * try. Pure.
+ */
+import { groupBy, type ProducedRow, type Violation } from './evidence.js';
 import type { LedgerLine } from './ledger.js';
 import { isLossy } from './pod_settings.js';
 
@@ -16,4 +19,12 @@ export function untoldJobs(
   if (missing.length <= told) return [];
   const text = `${missing.length} lossy jobs are gone, ${told} were counted: ${missing.slice(0, 10).join(', ')}`;
   return [{ invariant: 'lossy', text }];
+}
+
+/** Also after an answered failure, which `doubled` lets pass: nothing tries a lossy job again. */
+export function retriedJobs(lines: readonly LedgerLine[]): Violation[] {
+  const starts = lines.flatMap((line) => (line.what === 'start' && isLossy(line.target) ? [line] : []));
+  return [...groupBy(starts, ({ n }) => n)]
+    .filter(([, runs]) => runs.length > 1)
+    .map(([n, runs]) => ({ invariant: 'lossy', text: `${n} ran ${runs.length} times: ${runs.map(({ pod }) => pod)}` }));
 }

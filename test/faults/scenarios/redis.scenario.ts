@@ -1,8 +1,9 @@
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { TestRedis } from '../../support/redis_server.js';
+import { addedJob } from '../bench/bull_wire.js';
 import { machineMs, readLedgers, type LedgerLine } from '../bench/ledger.js';
-import { untoldJobs } from '../bench/lossy_account.js';
+import { retriedJobs, untoldJobs } from '../bench/lossy_account.js';
 import type { ProducedRow } from '../bench/invariants.js';
 import { isLossy, LEASE_MS } from '../bench/pod_settings.js';
 import type { PodProcess } from '../bench/pod_process.js';
@@ -11,7 +12,9 @@ import { TcpProxy, type Network } from '../bench/tcp_proxy.js';
 import { quantile, waitsOf } from '../bench/waits.js';
 import type { World } from '../bench/world.js';
 
-const TROUBLES: readonly Network[] = ['delay', 'hole', 'reset'];
+const TROUBLES: readonly (Network | 'lost replies')[] = ['delay', 'hole', 'reset', 'lost replies'];
+/** Jobs per trouble whose hand-over is carried out and not answered. */
+const LOST_REPLIES = 4;
 const QUEUE = 'bull:side_effect_lossy';
 /** The engine's `lossy.handover_timeout_ms`, and what a busy machine adds to it. */
 const HANDOVER_MS = 200;
@@ -90,11 +93,40 @@ async function flowsAgain(world: World): Promise<void> {
   world.violated('lossy', `no lossy job ran within ${FLOW_MS} ms after Redis was well again`);
 }
 
+/** Redis is slow, silent or gone for a while. */
+async function disturb(world: World, network: Network, length: number): Promise<string> {
+  const { proxy } = of.get(world)!;
+  proxy.become(network);
+  const boots = network === 'hole';
+  // A connection that says nothing is given up after 5 s: only longer holes show that.
+  const ms = length > 1 ? world.random.int(1_000, 8_000) : world.random.int(1_000, 2_000);
+  const [guest] = boots ? await world.boot(1) : [];
+  await world.wait(ms);
+  if (guest) await stopQuietly(world, guest);
+  proxy.become('pass');
+  const about = network === 'delay' ? `answers ${proxy.delayMs} ms late` : network;
+  return `${about} for ${ms} ms${boots ? ' while a pod boots and stops' : ''}`;
+}
+
+/** Redis took a job, and whoever handed it over was cut off before it heard so. */
+async function loseReplies(world: World): Promise<string> {
+  const { proxy } = of.get(world)!;
+  const pauses: number[] = [];
+  for (let n = 1; n <= LOST_REPLIES; n++) {
+    const known = proxy.lost.length;
+    proxy.loseReply(addedJob);
+    for (const until = machineMs() + FLOW_MS; proxy.lost.length === known && machineMs() < until;) await sleep(20);
+    if (proxy.lost.length === known) world.violated('scenario', `no reply to a lossy job was there to be lost`);
+    pauses.push(await world.wait(100, 600));
+  }
+  return `the replies to ${LOST_REPLIES} lossy jobs are lost, the next thing ${pauses.join(', ')} ms after each`;
+}
+
 /** Redis makes things fast, and takes what may be lost. Nothing else may ever depend on it. */
 export const redisTrouble: Scenario = {
   name: 'redis_trouble',
   calm: true,
-  about: 'Redis is slow, silent or gone, also while a pod boots; lossy jobs may be lost but are counted, others go on',
+  about: 'Redis is slow, silent, gone or does not answer; lossy jobs may be lost but are counted, others go on',
   async prepare(world) {
     const redis = await TestRedis.start();
     const surroundings: Partial<Surroundings> = { redis, published: 0, trouble: [] };
@@ -107,24 +139,14 @@ export const redisTrouble: Scenario = {
   async run(world, length) {
     const { proxy, trouble } = of.get(world)!;
     for (let round = 0; round < length; round++) {
-      for (const network of world.random.shuffle(TROUBLES)) {
+      for (const kind of world.random.shuffle(TROUBLES)) {
         proxy.delayMs = world.random.pick([30, 150, 500]);
         const from = machineMs();
-        proxy.become(network);
-        const boots = network === 'hole';
-        // A connection that says nothing is given up after 5 s: only longer holes show that.
-        const ms = length > 1 ? world.random.int(1_000, 8_000) : world.random.int(1_000, 2_000);
-        const [guest] = boots ? await world.boot(1) : [];
-        await world.wait(ms);
-        if (guest) await stopQuietly(world, guest);
-        proxy.become('pass');
+        const about = kind === 'lost replies' ? await loseReplies(world) : await disturb(world, kind, length);
         trouble.push({ from, to: machineMs() });
         await flowsAgain(world);
         const after = await world.wait(600, 1_200);
-        const about = network === 'delay' ? `answers ${proxy.delayMs} ms late` : network;
-        world.fault(
-          `Redis: ${about} for ${ms} ms${boots ? ' while a pod boots and stops' : ''}, then well for ${after} ms`,
-        );
+        world.fault(`Redis: ${about}, then well for ${after} ms`);
       }
     }
   },
@@ -135,7 +157,7 @@ export const redisTrouble: Scenario = {
     if (ran.size < 5) world.violated('scenario', `only ${ran.size} lossy jobs ran`);
     if (published === 0) world.violated('scenario', 'no hint went through Redis');
     if (!lines.some(({ what }) => what === 'dropped')) world.violated('scenario', 'no lossy job was dropped');
-    world.violations.push(...untoldJobs(produced, lines, await waitingIn(redis)));
+    world.violations.push(...untoldJobs(produced, lines, await waitingIn(redis)), ...retriedJobs(lines));
     judgeWaits(world, lines, produced);
   },
   async release(world) {
