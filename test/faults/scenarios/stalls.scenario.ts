@@ -1,6 +1,14 @@
+import type { PodProcess } from '../bench/pod_process.js';
 import { FAST_TARGETS, LEASE_MS, LONG_TARGETS } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
-import { expectTakeover, termsOf } from '../bench/takeover.js';
+import { expectTakeover, namesOf, termsOf, until } from '../bench/takeover.js';
+import type { World } from '../bench/world.js';
+
+/** It runs something that others must take back when it stands still. */
+const runsOnLongLane = async (world: World, pod: PodProcess): Promise<boolean> => {
+  const claims = { status: 'RUNNING' as const, target: /^long:/, claimed_by: namesOf(pod) };
+  return (await world.jobs.find(claims, { limit: 1 }).toArray()).length > 0;
+};
 
 /** A pod stands still past its lease, others take over, and it comes back in the middle of what it did. */
 export const frozenPod: Scenario = {
@@ -23,6 +31,7 @@ export const frozenPod: Scenario = {
       const index = world.random.int(0, 1);
       const pod = world.alive[index]!;
       const terms = await termsOf(world, pod);
+      await until(() => runsOnLongLane(world, pod));
       pod.freeze();
       const ms = await world.wait(LEASE_MS + 400, LEASE_MS + (round % 2 === 0 ? 1_200 : LEASE_MS));
       pod.resume();
@@ -30,6 +39,10 @@ export const frozenPod: Scenario = {
       await expectTakeover(world, pod, terms);
     }
     await world.wait(500);
+  },
+  judge(world, lines) {
+    if (!lines.some(({ what }) => what === 'reclaimed'))
+      world.violated('scenario', 'no row of the long lane was reclaimed');
   },
 };
 
