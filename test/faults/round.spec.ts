@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DrainWatch, freePartitions, newSlotRan, STALL_MS, type DrainLook, type DrainState } from './bench/drain.js';
 import { storyOf, type EndedPod } from './bench/gather.js';
+import { FAST_KINDS, missingKinds } from './bench/kinds.js';
 import { Ledger, ledgerBytes, readLedgers, readSlots, type LedgerEvent, type LedgerLine } from './bench/ledger.js';
 import { attempt, runRound, tooLittle } from './bench/run_round.js';
 
@@ -255,12 +256,33 @@ describe('a round', () => {
     }
   }, 120_000);
 
+  const ran = (...targets: string[]): LedgerLine[] =>
+    targets.map((target) => ({ what: 'start', at: 0, pod: 'p1', n: target, target }) as unknown as LedgerLine);
+  const all = ['fast:at_most_once', 'fast:batch', 'long:at_most_once', 'long:exclusive'];
+
+  it.each([
+    ['fast:at_most_once', 'fast, at most once'],
+    ['fast:batch', 'fast, at least once'],
+    ['long:at_most_once', 'long, at most once'],
+    ['long:exclusive', 'long, at least once'],
+  ])('without any run of %s says so, whatever else ran', (left, kind) => {
+    const others = all.filter((target) => target !== left);
+    const found = missingKinds(ran(...others, 'schedule:tick', 'lossy:seen', 'kafka:once', 'kafka:again'));
+    expect(found.map(({ text }) => text)).toEqual([`no row was run that is ${kind}`]);
+  });
+
+  it('runs each lane in each mode, or what its scenario says', () => {
+    expect(missingKinds(ran(...all))).toEqual([]);
+    expect(missingKinds(ran('fast:at_most_once', 'fast:at_least_once'), FAST_KINDS)).toEqual([]);
+    expect(missingKinds(ran('long:exclusive', 'fast:at_least_once'), FAST_KINDS)).toHaveLength(1);
+  });
+
   it.each([
     [21, 11, []],
     [20, 11, ['only 20 rows were produced']],
-    [21, 10, ['only 10 looks: closed']],
-  ])('of %s rows and %s looks says something or not', (rows, looks, expected) => {
-    const found = tooLittle(rows, { looks, failure: 'closed' });
+    [21, 10, ['only 10 looks in 10 s: closed']],
+  ])('of %s rows and %s looks in 10 s says something or not', (rows, looks, expected) => {
+    const found = tooLittle(rows, { looks, failure: 'closed' }, 10);
     expect(found.map(({ text }) => text)).toEqual(expected);
   });
 });

@@ -10,6 +10,7 @@ import {
   SeenSchedules,
   SeenTerms,
 } from './bench/sampler.js';
+import { NEW_TARGETS } from './bench/pod_settings.js';
 
 type Row = Parameters<typeof impossibleRow>[0];
 type Partition = Parameters<typeof impossiblePartition>[0];
@@ -78,7 +79,10 @@ describe('a partition', () => {
   it.each<[string, object]>([
     ['free', free],
     ['owned', owned],
-    ['free, with a mark that its last owner could not judge', { ...free, inflight: [{ ...mark, target: 'fast:new' }] }],
+    ...NEW_TARGETS.map((target): [string, object] => [
+      `free, with a mark of ${target} that its last owner could not judge`,
+      { ...free, inflight: [{ ...mark, target }] },
+    ]),
     ['owned, with marks of two targets', { ...owned, inflight: [mark, { ...mark, target: 'b' }] }],
   ])('that is %s is nothing to tell', (_, partition) => {
     expect(impossiblePartition(partition as Partition)).toBeUndefined();

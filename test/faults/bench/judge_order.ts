@@ -1,5 +1,6 @@
 /** Rules about the order of a key's rows. Pure. */
 import { groupBy, retriesOf, type Evidence, type Run, type Violation } from './evidence.js';
+import { isBatch } from './pod_settings.js';
 
 interface Overtaken {
   run: Run;
@@ -48,7 +49,7 @@ function overtakerOf(before: Run, since: readonly Run[]): Run | undefined {
 function underOneMark(before: Run, { pod, term, at }: Run): boolean {
   if (before.pod !== pod || before.term !== term) return false;
   const ended = before.ended && before.ended.at <= at ? before.ended.result : undefined;
-  return before.target === 'fast:batch' ? ended === undefined : ended === 'ok';
+  return isBatch(before.target) ? ended === undefined : ended === 'ok';
 }
 
 const isOrdered = ({ partition, target }: Run): boolean => partition !== undefined || target.startsWith('kafka:');

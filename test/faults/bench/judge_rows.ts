@@ -1,8 +1,7 @@
 /** Rules about single rows: none is lost, none comes from nothing, none runs, goes on or dies more often than promised. Pure. */
 import { groupBy, retriesOf, type Evidence, type ProducedRow, type Run, type Violation } from './evidence.js';
-import { isAtMostOnce, isLossy } from './pod_settings.js';
+import { isAtMostOnce, isBatch, isLossy, MOURNED_TARGETS } from './pod_settings.js';
 
-export const MOURNED_TARGETS = ['fast:at_most_once', 'long:at_least_once'];
 /** What the bench's handlers say when they answered or did not send: nobody is left in doubt of such a run. */
 const WITHOUT_DOUBT = ['the target is down', 'away for a moment', 'an answered failure'];
 
@@ -110,7 +109,7 @@ function brokenChains({ produced, left }: Evidence, runs: readonly Run[]): Viola
 
 /** Batches answer for many rows and Kafka's records have no handler: neither completes. */
 const chains = (row: ProducedRow | undefined): boolean =>
-  row?.behaviour === 'complete' && row.target !== 'fast:batch' && !row.target.startsWith('kafka:');
+  row?.behaviour === 'complete' && !isBatch(row.target) && !row.target.startsWith('kafka:');
 
 /** `on_dead`: its writes exist once for each time that the row became DEAD, and never otherwise. */
 function mistakenMourning({ produced, left, mourned, audit }: Evidence): Violation[] {

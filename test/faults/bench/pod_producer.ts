@@ -1,6 +1,7 @@
 /**
  * The business of a pod: small transactions, each of which writes what it produced beside the rows it enqueues. Some are
- * called off after their enqueue. Which rows, in which order, follows from the pod's seed.
+ * called off after their enqueue. Which rows, in which order, follows from the pod's seed. Targets are dealt like cards,
+ * so that none of them is left out by chance.
  */
 import { inTransaction } from '../../../src/index.js';
 import { machineMs } from './ledger.js';
@@ -8,11 +9,12 @@ import type { Surroundings } from './pod_targets.js';
 import {
   EXCLUSIVE_CODES,
   FAST_TARGETS,
+  isBatch,
   isLossy,
   KAFKA_TARGETS,
   LONG_TARGETS,
   LOSSY_TARGET,
-  NEW_TARGET,
+  NEW_TARGETS,
   type Behaviour,
   type PlannedRow,
 } from './pod_settings.js';
@@ -35,6 +37,7 @@ class CalledOff extends Error {}
 export class BenchProducer {
   private readonly random: SeededRandom;
   private count = 0;
+  private deck: string[] = [];
   private perSecond: number;
   private running: Promise<void> | undefined;
 
@@ -114,6 +117,7 @@ export class BenchProducer {
   private asBurst(rows: PlannedRow[]): PlannedRow[] {
     const head = rows.find(({ key, target }) => key !== undefined && target.startsWith('fast:'));
     if (!head) return rows;
+    this.deck.push(...rows.flatMap(({ target }) => (target === head.target ? [] : target)));
     return rows.map(({ n }, index) => {
       const behaviour = index === 0 ? this.random.pick(['fail_once', 'fail_twice'] as const) : 'ok';
       return { n, target: head.target, key: head.key!, behaviour };
@@ -121,18 +125,14 @@ export class BenchProducer {
   }
 
   private planRow(): PlannedRow {
-    const { name, version, kafka, redis_url } = this.pod.settings;
+    const { name } = this.pod.settings;
     const { random } = this;
     const n = `${name}-${++this.count}`;
-    const more = [
-      ...(version >= 2 ? [NEW_TARGET] : []),
-      ...(kafka ? KAFKA_TARGETS : []),
-      ...(redis_url ? [LOSSY_TARGET, LOSSY_TARGET, LOSSY_TARGET] : []),
-    ];
-    const target = random.pick(this.pod.settings.targets ?? [...FAST_TARGETS, ...LONG_TARGETS, ...more]);
+    const target = this.dealTarget();
     let behaviour = this.behaviour();
     // A batch cannot, a lossy job leaves no row, and an exclusive code is free while its handler is still on its way out.
-    if (behaviour === 'complete' && ['fast:batch', 'long:exclusive', LOSSY_TARGET].includes(target)) behaviour = 'ok';
+    if (behaviour === 'complete' && (isBatch(target) || ['long:exclusive', LOSSY_TARGET].includes(target)))
+      behaviour = 'ok';
     const keyed = !target.startsWith('long:') && random.chance(0.7);
     const key = `${target} ${name} ${random.int(1, KEYS)}`;
     const code = random.pick(EXCLUSIVE_CODES);
@@ -145,6 +145,19 @@ export class BenchProducer {
       ...(target === 'long:exclusive' && { code }),
       ...(delayed && { delay_ms: 200 }),
     };
+  }
+
+  private dealTarget(): string {
+    const { version, kafka, redis_url, targets } = this.pod.settings;
+    const all = targets ?? [
+      ...FAST_TARGETS,
+      ...LONG_TARGETS,
+      ...(version >= 2 ? NEW_TARGETS : []),
+      ...(kafka ? KAFKA_TARGETS : []),
+      ...(redis_url ? [LOSSY_TARGET, LOSSY_TARGET, LOSSY_TARGET] : []),
+    ];
+    if (this.deck.length === 0) this.deck = this.random.shuffle(all);
+    return this.deck.pop()!;
   }
 
   private behaviour(): Behaviour {

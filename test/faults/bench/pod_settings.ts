@@ -15,7 +15,7 @@ export interface PodSettings {
   folder: string;
   /** Nothing is done to its connections: a machine that is slow for a second breaks none. */
   patient: boolean;
-  /** Code version: 2 knows a target and a schedule more. */
+  /** Code version: 2 knows four targets and a schedule more. */
   version: number;
   /** Its wall clock is off by so much, in ms. */
   clock_offset_ms: number;
@@ -115,7 +115,12 @@ export function engineOptions({
   };
 }
 
-export const FAST_TARGETS = ['fast:at_most_once', 'fast:at_least_once', 'fast:batch'] as const;
+export const FAST_TARGETS = [
+  'fast:at_most_once',
+  'fast:at_least_once',
+  'fast:batch',
+  'fast:batch:at_most_once',
+] as const;
 export const LONG_TARGETS = ['long:at_most_once', 'long:at_least_once', 'long:exclusive'] as const;
 /** Twice, so that they get a good share of the rows. */
 export const KAFKA_TARGETS = ['kafka:once', 'kafka:again', 'kafka:once', 'kafka:again'] as const;
@@ -125,10 +130,22 @@ export const PAIR_TARGET = 'long:pair';
 export const LIMITED_TARGET = 'fast:limited';
 export const LIMIT = { limit: 3, window_ms: 1_500 };
 export const LENGTHY_MS = 7_000;
-export const NEW_TARGET = 'fast:new';
+/** Of version 2. */
+export const NEW_TARGETS = ['fast:new', 'fast:new:at_most_once', 'long:new', 'long:new:at_most_once'] as const;
+/** Their `on_dead` writes that it was called. */
+export const MOURNED_TARGETS: readonly string[] = [
+  'fast:at_most_once',
+  'fast:batch:at_most_once',
+  'fast:new:at_most_once',
+  'long:at_least_once',
+  'long:new:at_most_once',
+];
 export const LOSSY_TARGET = 'lossy:seen';
 export const EXCLUSIVE_CODES = ['x1', 'x2'] as const;
 
+/** Its rows go several in one call, under one mark. */
+export const isBatch = (target: string): boolean => target.startsWith('fast:batch');
+export const isNew = (target: string): boolean => (NEW_TARGETS as readonly string[]).includes(target);
 /** Its jobs may be lost, but not untold. */
 export const isLossy = (target: string): boolean => target === LOSSY_TARGET;
 export const isAtMostOnce = (target: string): boolean =>

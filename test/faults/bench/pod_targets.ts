@@ -6,8 +6,10 @@ import {
   JobRejected,
   type SideEffectService,
   TargetUnreachable,
+  type BatchJobHandler,
   type Job,
   type JobContext,
+  type JobHandler,
   type JobTargetOptions,
   type Tx,
 } from '../../../src/index.js';
@@ -17,18 +19,22 @@ import type { PartitionLeaseService } from '../../../src/jobs/lanes/partition_le
 import type { Ending, Ledger } from './ledger.js';
 import {
   fastTimeoutMs,
+  isAtMostOnce,
   isLossy,
   LENGTHY_MS,
   LIMIT,
   LIMITED_TARGET,
   LOSSY_TARGET,
-  NEW_TARGET,
+  MOURNED_TARGETS,
+  NEW_TARGETS,
   PAIR_TARGET,
   type Behaviour,
   type PodSettings,
 } from './pod_settings.js';
 
 const PARTITIONS = 8;
+/** Rows of a batch at most once that a takeover may find in flight; default would be one. */
+const BATCH = 20;
 
 export interface Payload {
   n: string;
@@ -54,33 +60,38 @@ export class BenchTargets {
   constructor(private readonly pod: Surroundings) {}
 
   all(): JobTargetOptions[] {
-    const handler = (job: Job, context: JobContext): Promise<void> => this.handle(job, context);
-    const on_dead = (job: Job, tx: Tx): Promise<unknown> => this.mourn(job, tx);
+    const handler: JobHandler = (job, context) => this.handle(job, context);
+    const batch_handler: BatchJobHandler = (jobs) => this.handleBatch(jobs);
     return [
-      { name: 'fast:at_most_once', lane: 'fast', delivery_mode: 'at_most_once', handler, on_dead },
-      { name: 'fast:at_least_once', lane: 'fast', delivery_mode: 'at_least_once', handler },
-      {
-        name: 'fast:batch',
-        lane: 'fast',
-        delivery_mode: 'at_least_once',
-        batch_handler: (jobs, context) => this.handleBatch(jobs, context),
-      },
-      { name: 'long:at_most_once', lane: 'long', delivery_mode: 'at_most_once', handler },
-      { name: 'long:at_least_once', lane: 'long', delivery_mode: 'at_least_once', handler, on_dead },
-      { name: 'long:exclusive', lane: 'long', delivery_mode: 'at_least_once', exclusive: true, handler },
+      this.usual('fast:at_most_once', { handler }),
+      this.usual('fast:at_least_once', { handler }),
+      this.usual('fast:batch', { batch_handler }),
+      this.usual('fast:batch:at_most_once', { batch_handler, max_in_flight: BATCH }),
+      this.usual('long:at_most_once', { handler }),
+      this.usual('long:at_least_once', { handler }),
+      this.usual('long:exclusive', { handler, exclusive: true }),
       ...(this.pod.settings.limits ? this.limited(handler) : []),
-      ...(this.pod.settings.version >= 2
-        ? [{ name: NEW_TARGET, lane: 'fast', delivery_mode: 'at_least_once', handler } as const]
-        : []),
+      ...(this.pod.settings.version >= 2 ? NEW_TARGETS.map((name) => this.usual(name, { handler })) : []),
       ...(this.pod.settings.redis_url ? [{ name: LOSSY_TARGET, lane: 'fast', lossy: true, handler } as const] : []),
     ];
   }
 
-  private limited(handler: JobTargetOptions['handler']): JobTargetOptions[] {
+  /** Lane and mode as its name says. */
+  private usual(name: string, rest: Partial<JobTargetOptions>): JobTargetOptions {
+    return {
+      name,
+      lane: name.startsWith('fast:') ? 'fast' : 'long',
+      delivery_mode: isAtMostOnce(name) ? 'at_most_once' : 'at_least_once',
+      ...(MOURNED_TARGETS.includes(name) && { on_dead: (job, tx) => this.mourn(job, tx) }),
+      ...rest,
+    };
+  }
+
+  private limited(handler: JobHandler): JobTargetOptions[] {
     const rate_limit = { key: () => LIMITED_TARGET, ...LIMIT };
     return [
-      { name: PAIR_TARGET, lane: 'long', delivery_mode: 'at_least_once', max_running: 2, handler: handler! },
-      { name: LIMITED_TARGET, lane: 'fast', delivery_mode: 'at_least_once', rate_limit, handler: handler! },
+      { name: PAIR_TARGET, lane: 'long', delivery_mode: 'at_least_once', max_running: 2, handler },
+      { name: LIMITED_TARGET, lane: 'fast', delivery_mode: 'at_least_once', rate_limit, handler },
     ];
   }
 
@@ -121,7 +132,7 @@ export class BenchTargets {
     return error ? 1 : (handler_ms ?? (behaviour === 'slow' ? 250 : 5));
   }
 
-  private async handleBatch(jobs: readonly Job[], _context: JobContext): Promise<(Error | undefined)[]> {
+  private async handleBatch(jobs: readonly Job[]): Promise<(Error | undefined)[]> {
     const runs = jobs.map((job) => this.begin(job, (job.payload as unknown as Payload).n));
     const answers = jobs.map((job) => {
       const { n, behaviour } = job.payload as unknown as Payload;

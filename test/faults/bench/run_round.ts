@@ -7,6 +7,7 @@ import { drain, settle, type Drained } from './drain.js';
 import { DurableDatabase } from './durable_database.js';
 import { gather, withoutCollections } from './gather.js';
 import { judge, runsOf, type Evidence, type Violation } from './invariants.js';
+import { missingKinds } from './kinds.js';
 import { machineMs } from './ledger.js';
 import { codeUnderTest } from './pod_build.js';
 import { Sampler } from './sampler.js';
@@ -16,7 +17,8 @@ import { World } from './world.js';
 const STOP_MS = 20_000;
 /** A round with fewer says nothing. */
 const LEAST_ROWS = 20;
-const LEAST_LOOKS = 10;
+/** Nor does one that was hardly looked at. */
+const LEAST_LOOKS_PER_S = 1;
 
 /** Throws only where there is nothing to break yet: no database, or no surroundings of the scenario's own. */
 export async function runRound(scenario: Scenario, seed: string, length = 1): Promise<RoundReport> {
@@ -32,7 +34,7 @@ export async function runRound(scenario: Scenario, seed: string, length = 1): Pr
     const drained = await breakAndHeal(world, sampler, scenario, length);
     await attempt(world, 'scenario', 'stop', () => stopAll(world));
     await attempt(world, 'scenario', 'last look', () => sampler.stop());
-    const evidence = await judged(world, sampler, scenario);
+    const evidence = await judged(world, sampler, scenario, began);
     const violations = world.violations;
     if (violations.length > 0) world.keep(violations, evidence);
     return report({ scenario, seed, length, world, evidence, drained, looks: sampler.looks, began });
@@ -79,22 +81,30 @@ export async function attempt(
 }
 
 /** Adds what the judge finds to the violations of the world. */
-async function judged(world: World, sampler: Sampler, scenario: Scenario): Promise<Evidence> {
+async function judged(world: World, sampler: Sampler, scenario: Scenario, began: number): Promise<Evidence> {
+  const seconds = (machineMs() - began) / 1_000;
   let evidence: Evidence | undefined;
   await attempt(world, 'scenario', 'gather', async () => void (evidence = await gather(world, sampler, scenario)));
   if (!evidence) return withoutCollections(world, sampler, scenario);
   const { lines, produced } = evidence;
   await attempt(world, 'scenario', 'judge', () => scenario.judge?.(world, lines));
-  world.violations.push(...judge(evidence), ...tooLittle(produced.length, sampler));
+  world.violations.push(...judge(evidence), ...missingKinds(lines, scenario.kinds));
+  world.violations.push(...tooLittle(produced.length, sampler, seconds));
   for (const [fault, document] of sampler.found) world.violated('state', `${fault}: ${document}`);
   return evidence;
 }
 
-export function tooLittle(rows: number, { looks, failure }: Pick<Sampler, 'looks' | 'failure'>): Violation[] {
+export function tooLittle(
+  rows: number,
+  { looks, failure }: Pick<Sampler, 'looks' | 'failure'>,
+  seconds: number,
+): Violation[] {
   const why = failure === undefined ? '' : `: ${failure}`;
   return [
     ...(rows > LEAST_ROWS ? [] : [{ invariant: 'scenario' as const, text: `only ${rows} rows were produced` }]),
-    ...(looks > LEAST_LOOKS ? [] : [{ invariant: 'scenario' as const, text: `only ${looks} looks${why}` }]),
+    ...(looks > LEAST_LOOKS_PER_S * seconds
+      ? []
+      : [{ invariant: 'scenario' as const, text: `only ${looks} looks in ${Math.round(seconds)} s${why}` }]),
   ];
 }
 

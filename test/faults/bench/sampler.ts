@@ -8,7 +8,7 @@ import type { JobDoc, PartitionDoc } from '../../../src/jobs/store/jobs.schema.j
 import type { ScheduleDoc } from '../../../src/schedules/schedules.schema.js';
 import type { Evidence, ScheduleStory } from './invariants.js';
 import { machineMs } from './ledger.js';
-import { NEW_TARGET } from './pod_settings.js';
+import { isNew } from './pod_settings.js';
 
 const EVERY_MS = 100;
 /** Of a large backlog a look takes long, and must not become the load itself. */
@@ -52,7 +52,7 @@ export function impossiblePartition({ owner, lease_token, lease_until, inflight 
     targets.add(mark.target);
   }
   // Of a target that the last owner did not know they wait for one that does.
-  const known = inflight.filter(({ target }) => target !== NEW_TARGET);
+  const known = inflight.filter(({ target }) => !isNew(target));
   if (owner === null && known.length > 0) return 'in-flight entries without an owner';
   return undefined;
 }

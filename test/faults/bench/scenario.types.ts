@@ -1,4 +1,5 @@
 import type { Violation } from './invariants.js';
+import type { Kind } from './kinds.js';
 import type { LedgerLine } from './ledger.js';
 import type { World } from './world.js';
 
@@ -10,6 +11,8 @@ export interface Scenario {
   readonly pods?: number;
   /** Nothing is done to a process or to its connection to the database: nothing may run twice, be reclaimed or die of it. */
   readonly calm?: boolean;
+  /** What it runs at least, where it leaves out a lane or a delivery mode. Default: both lanes, in both modes. */
+  readonly kinds?: readonly Kind[];
   /** Why it cannot be tried on this machine. */
   unavailable?(): string | undefined;
   /** Runs on a server of its own, which it may kill: `world.server`. */

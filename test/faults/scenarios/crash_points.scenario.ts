@@ -124,8 +124,11 @@ const AT_MOST_ONCE_MOSTLY = [
   'fast:at_most_once',
   'fast:at_most_once',
   'long:at_most_once',
+  'fast:batch:at_most_once',
   'fast:at_least_once',
   'fast:batch',
+  'long:at_least_once',
+  'long:exclusive',
 ];
 
 const named = (chosen: RegExp): CrashPoint[] => CRASH_POINTS.filter((point) => chosen.test(point));

@@ -1,4 +1,4 @@
-import { FAST_TARGETS, isAtMostOnce, LONG_TARGETS, PROBE_MS, type PlannedRow } from '../bench/pod_settings.js';
+import { FAST_TARGETS, isAtMostOnce, isBatch, LONG_TARGETS, PROBE_MS, type PlannedRow } from '../bench/pod_settings.js';
 import { machineMs, readLedgers } from '../bench/ledger.js';
 import type { Scenario } from '../bench/scenario.types.js';
 import { until } from '../bench/takeover.js';
@@ -56,7 +56,7 @@ function triedWhile(world: World, down: readonly string[], from: number, to: num
   const counts = new Map<string, number>();
   for (const line of readLedgers(world.folder)) {
     if (line.what !== 'start' || line.at < from || line.at > to || !down.includes(line.target)) continue;
-    const batch = line.target === 'fast:batch'; // a probe is one row, what found it down was a batch
+    const batch = isBatch(line.target); // a probe is one row, what found it down was a batch
     if (!batch) counts.set(line.target, (counts.get(line.target) ?? 0) + 1);
   }
   return counts;

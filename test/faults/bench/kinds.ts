@@ -1,0 +1,26 @@
+/**
+ * The kinds of rows that a round must have run, each lane in each delivery mode, so that no promise is taken for kept
+ * because nothing was there to break it. Rows of schedules do not count: they come whatever happens. Pure.
+ */
+import type { Violation } from './evidence.js';
+import type { LedgerLine } from './ledger.js';
+import { isAtMostOnce, isLossy } from './pod_settings.js';
+
+export const FAST_KINDS = ['fast, at most once', 'fast, at least once'] as const;
+export const KINDS = [...FAST_KINDS, 'long, at most once', 'long, at least once'] as const;
+export type Kind = (typeof KINDS)[number];
+
+/** None of what has no row of its own, or a handler of the bench's own. */
+export function kindOf(target: string): Kind | undefined {
+  const lane = (['fast', 'long'] as const).find((each) => target.startsWith(`${each}:`));
+  if (!lane || isLossy(target)) return undefined;
+  return `${lane}, ${isAtMostOnce(target) ? 'at most once' : 'at least once'}`;
+}
+
+/** Of those that are expected: what no ledger shows a start of. */
+export function missingKinds(lines: readonly LedgerLine[], expected: readonly Kind[] = KINDS): Violation[] {
+  const started = new Set(lines.flatMap((line) => (line.what === 'start' ? kindOf(line.target) : [])));
+  return expected
+    .filter((kind) => !started.has(kind))
+    .map((kind) => ({ invariant: 'scenario', text: `no row was run that is ${kind}` }));
+}
