@@ -3,9 +3,12 @@
  * late. Tried on a world without processes, where nothing takes time and everything looked for is there at once or late.
  */
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { machineMs } from './bench/ledger.js';
+import { NEW_TARGETS } from './bench/pod_settings.js';
+import { KAFKA_TROUBLES, kafkaTroubles, troubleText } from './bench/kafka_troubles.js';
 import { SeededRandom } from './bench/random.js';
 import type { Wishes, World } from './bench/world.js';
 import { SCENARIOS } from './scenarios/index.js';
@@ -24,6 +27,7 @@ const NAMES = [
   'frozen_pod',
   'lost_replies',
   'rolling_restart',
+  'version_crash',
 ];
 
 let folder = '';
@@ -54,7 +58,7 @@ class Stand {
   /** Collections where a look finds what it looks for, or only every so many looks. */
   get jobs(): object {
     const found = (): boolean => ++this.looks % (this.late + 1) === 0;
-    const row = { _id: { toHexString: () => 'id' }, payload: { n: 'a' }, lease_token: 'a' };
+    const row = { _id: { toHexString: () => 'id' }, payload: { n: 'a' }, lease_token: 'a', inflight: [] };
     return {
       find: () => ({ toArray: () => Promise.resolve(found() ? [row] : []) }),
       findOne: () => Promise.resolve(null),
@@ -88,6 +92,7 @@ class Stand {
       terminate: () => void (pod.alive = false),
     };
     this.pods.push(pod);
+    if (version === 2) keepRunning(pod.name);
     return Promise.resolve(pod);
   }
 
@@ -107,6 +112,15 @@ class Stand {
 }
 
 function nothing(): void {}
+
+/** Rows of the new targets, each of which begins whenever somebody looks. */
+function keepRunning(pod: string): void {
+  const at = machineMs() + 3_600_000;
+  const lines = NEW_TARGETS.map(
+    (target, run) => `${JSON.stringify({ what: 'start', at, pod, n: target, target, run })}\n`,
+  );
+  appendFileSync(join(folder, `${pod}.ledger`), lines.join(''));
+}
 
 async function scheduleOf(name: string, seed: string, late = 0): Promise<string[]> {
   const scenario = SCENARIOS.find((each) => each.name === name)!;
@@ -132,5 +146,15 @@ describe('the schedule of faults', () => {
   it.each(NAMES)('of %s is another one for other seeds', async (name) => {
     const seeds = await Promise.all(['1', '2', '3'].map((seed) => scheduleOf(name, seed)));
     expect(new Set(seeds.map((faults) => faults.join())).size).toBeGreaterThan(1);
+  });
+
+  it('of kafka_trouble is drawn before it begins: from the seed alone, and with every trouble', () => {
+    const of = (seed: string): string[] => kafkaTroubles(new SeededRandom(seed), 1).map(troubleText);
+    expect(of('1')).toEqual(of('1'));
+    expect(of('2')).not.toEqual(of('1'));
+    for (const seed of ['1', '2', '3']) {
+      const kinds = new Set(kafkaTroubles(new SeededRandom(seed), 1).map(({ kind }) => kind));
+      expect([...kinds].sort()).toEqual([...KAFKA_TROUBLES].sort());
+    }
   });
 });

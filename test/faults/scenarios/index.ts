@@ -14,6 +14,7 @@ import { admins, rollingRestart } from './operations.scenario.js';
 import { redisTrouble } from './redis.scenario.js';
 import { blockedLoop, frozenPod } from './stalls.scenario.js';
 import { poison, targetDown } from './targets.scenario.js';
+import { versionCrash } from './version_crash.scenario.js';
 
 export const SCENARIOS: readonly Scenario[] = [
   ...crashPoints,
@@ -30,6 +31,7 @@ export const SCENARIOS: readonly Scenario[] = [
   clocks,
   daylightSaving,
   rollingRestart,
+  versionCrash,
   admins,
   kafkaTrouble,
   kafkaPods,

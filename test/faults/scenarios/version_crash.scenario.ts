@@ -1,0 +1,128 @@
+import { runsOf } from '../bench/invariants.js';
+import type { PartitionDoc } from '../../../src/jobs/store/jobs.schema.js';
+import { machineMs, readLedgers } from '../bench/ledger.js';
+import type { PodProcess } from '../bench/pod_process.js';
+import { isNew, LEASE_MS, NEW_TARGETS } from '../bench/pod_settings.js';
+import type { Scenario } from '../bench/scenario.types.js';
+import { expectTakeover, namesOf, termsOf, until } from '../bench/takeover.js';
+import type { Wishes, World } from '../bench/world.js';
+
+const FAST_MS = 600;
+const LONG_MS = 1_400;
+/** Runs that are younger do not end between the look and the kill. */
+const FRESH_MS = FAST_MS / 2;
+
+/** It enqueues what it alone knows, and takes its time with it. */
+const FIRST: Wishes = {
+  version: 2,
+  targets: NEW_TARGETS,
+  produce_per_s: 12,
+  handler_ms: FAST_MS,
+  long_handler_ms: LONG_MS,
+};
+
+/** What a killed pod left in flight of the targets that only its version knows. */
+interface Left {
+  /** Names of rows. */
+  rows: string[];
+  marks: string[];
+  claims: string[];
+  /** Of the rows: those that were charged with a crash before, or were DEAD. */
+  charged: number;
+}
+
+const openRuns = (world: World, { name }: PodProcess): { n: string; target: string; at: number }[] =>
+  runsOf(readLedgers(world.folder)).filter((run) => run.pod === name && !run.ended && isNew(run.target));
+
+/** It has just begun with rows of each of them. */
+function isInTheMiddle(world: World, pod: PodProcess): boolean {
+  const fresh = openRuns(world, pod).filter(({ at }) => machineMs() - at < FRESH_MS);
+  return NEW_TARGETS.every((target) => fresh.some((run) => run.target === target));
+}
+
+const partitionsOf = (world: World) => world.connection.collection<PartitionDoc>('job_partitions');
+
+const chargedOf = (world: World, rows: readonly string[]): Promise<number> =>
+  world.jobs.countDocuments({ 'payload.n': { $in: [...rows] }, $or: [{ crashes: { $gt: 0 } }, { status: 'DEAD' }] });
+
+async function marksOf(world: World): Promise<string[]> {
+  const partitions = await partitionsOf(world).find().toArray();
+  return partitions.flatMap(({ inflight }) => inflight.flatMap(({ target, token }) => (isNew(target) ? token : [])));
+}
+
+async function leftBy(world: World, pod: PodProcess): Promise<Left> {
+  const open = openRuns(world, pod);
+  for (const target of NEW_TARGETS) {
+    if (!open.some((run) => run.target === target)) world.violated('scenario', `nothing of ${target} was in flight`);
+  }
+  const running = await world.jobs.find({ status: 'RUNNING', claimed_by: namesOf(pod) }).toArray();
+  const rows = open.map(({ n }) => n);
+  return {
+    rows,
+    marks: await marksOf(world),
+    claims: running.flatMap(({ target, claim_token }) => (isNew(target) && claim_token ? claim_token : [])),
+    charged: await chargedOf(world, rows),
+  };
+}
+
+/** Pods that do not know a target cannot tell what it allows: they charge nothing, and keep what tells of its runs. */
+async function expectUntouched(world: World, when: string, { rows, marks, claims, charged }: Left): Promise<void> {
+  const stand = new Set(await marksOf(world));
+  const pulled = marks.filter((token) => !stand.has(token)).length;
+  const claimed = await world.jobs.countDocuments({ status: 'RUNNING', claim_token: { $in: claims } });
+  const more = (await chargedOf(world, rows)) - charged;
+  if (pulled > 0) world.violated('scenario', `${when}: ${pulled} of ${marks.length} marks are gone`);
+  if (claimed < claims.length)
+    world.violated('scenario', `${when}: ${claimed} of ${claims.length} rows are still claimed`);
+  if (more > 0) world.violated('scenario', `${when}: ${more} rows were charged by pods that do not know their target`);
+}
+
+/** What they become then is judged as in every round. */
+async function expectJudged(world: World, { marks, claims }: Left): Promise<void> {
+  const judged = await until(async () => {
+    const standing = await partitionsOf(world).countDocuments({ 'inflight.token': { $in: marks } });
+    return standing + (await world.jobs.countDocuments({ claim_token: { $in: claims } })) === 0;
+  });
+  if (!judged) world.violated('scenario', 'nobody judged what the killed pod had left');
+}
+
+async function stop(pods: readonly PodProcess[]): Promise<void> {
+  for (const pod of pods) pod.terminate();
+  await Promise.all(pods.map((pod) => pod.ended));
+}
+
+/** The first pod of a new version dies, and for a while nobody is there who knows what it left in flight. */
+async function crash(world: World): Promise<void> {
+  const [one, other] = world.alive as [PodProcess, PodProcess];
+  const [first] = (await world.boot(1, FIRST)) as [PodProcess];
+  const before = await world.wait(300, 1_200);
+  const terms = await termsOf(world, first);
+  await until(() => isInTheMiddle(world, first));
+  first.kill();
+  await first.ended;
+  const left = await leftBy(world, first);
+  const alone = await world.wait(LEASE_MS + 500, LEASE_MS + 1_500);
+  world.fault(`${before} ms after its start a pod of version 2 is killed; ${alone} ms later one of version 1 stops`);
+  await expectTakeover(world, first, terms);
+  await expectUntouched(world, 'after the takeover', left);
+  await stop([one]);
+  await expectUntouched(world, 'after a clean stop', left);
+  await world.boot(1, { version: 2 });
+  await stop([other]);
+  await world.boot(1, { version: 2 });
+  await expectJudged(world, left);
+}
+
+export const versionCrash: Scenario = {
+  name: 'version_crash',
+  about: 'the only pod of a new version is killed; old ones, which do not know its targets, take over and stop',
+  async run(world, length) {
+    await crash(world);
+    for (let round = 1; round < length; round++) {
+      const newer = world.alive;
+      await world.boot(2);
+      await stop(newer);
+      await crash(world);
+    }
+  },
+};
