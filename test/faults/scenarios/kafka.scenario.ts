@@ -1,25 +1,109 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { KafkaStandIn, type Mood } from '../bench/kafka_stand_in.js';
+import { KafkaStandIn, BROKERS, type Broker } from '../bench/kafka_stand_in.js';
+import {
+  KAFKA_TROUBLES,
+  kafkaTroubles,
+  troubleText,
+  type KafkaTrouble,
+  type OneAway,
+} from '../bench/kafka_troubles.js';
 import { SeededRandom } from '../bench/random.js';
+import { Rests } from '../bench/rests.js';
 import type { Scenario } from '../bench/scenario.types.js';
+import { until } from '../bench/takeover.js';
 import type { World } from '../bench/world.js';
 
 const REQUEST_MS = 400;
-const MOODS: readonly Mood[] = ['late', 'mute', 'reset', 'deaf', 'hang_up', 'stale'];
+/** At most once and at least once: what one of them met says nothing about the other. */
+const TOPICS = ['once', 'again'] as const;
+const TARGETS = TOPICS.map((topic) => `kafka:${topic}`);
+/** A target that rests is tried by its probe alone. */
+const MET_MS = 10_000;
 
 const brokers = new WeakMap<World, KafkaStandIn>();
 
-/** A target that rests is tried by its probe alone: until somebody met the mood, or for a while. */
-async function met(kafka: KafkaStandIn, mood: Mood): Promise<void> {
-  const before = kafka.moods.get(mood);
-  for (let left = 100; left > 0 && kafka.moods.get(mood) === before; left--) await sleep(100);
+function begin(kafka: KafkaStandIn, trouble: KafkaTrouble, seed: string): void {
+  switch (trouble.kind) {
+    case 'one silent':
+      kafka.become(trouble.broker, 'hole');
+      return void (trouble.cut && kafka.cut(trouble.broker));
+    case 'one gone':
+      return kafka.become(trouble.broker, 'reset');
+    case 'one slow':
+      return kafka.become(trouble.broker, 'delay', trouble.delay_ms);
+    case 'both away':
+      return BROKERS.forEach((broker) => kafka.become(broker, trouble.network));
+    default: {
+      const sick = new SeededRandom(seed); // what is drawn here depends on time
+      kafka.mood = () => (sick.chance(trouble.share) ? trouble.kind : 'well');
+      if (trouble.moves) kafka.moveLeaders();
+    }
+  }
 }
 
-/** A broker that hangs, resets, answers late and moves its leaders, in front of both delivery modes. */
+/** Resolves when it has done all its harm, with false if it does not come to that. Called before it begins. */
+async function harm(world: World, trouble: KafkaTrouble, begins: () => void): Promise<boolean> {
+  const kafka = brokers.get(world)!;
+  const rests = await Rests.of(world, TARGETS);
+  switch (trouble.kind) {
+    case 'one silent':
+    case 'one gone': {
+      const before = kafka.connections(trouble.broker);
+      begins();
+      return oneAway(kafka, rests, trouble, before);
+    }
+    case 'one slow':
+      begins();
+      await sleep(2 * trouble.delay_ms); // what was on its way when it began
+      return more(kafka, trouble.broker);
+    case 'both away':
+      begins();
+      return (await rests.found(1, MET_MS)) && bothAway(world);
+    default: {
+      const before = TOPICS.map((topic) => kafka.met(trouble.kind, topic));
+      begins();
+      return until(() => TOPICS.every((topic, at) => kafka.met(trouble.kind, topic) > before[at]!), MET_MS);
+    }
+  }
+}
+
+/** Both targets could not be sent, and are served again by the broker that is left, on connections that asked both. */
+async function oneAway(kafka: KafkaStandIn, rests: Rests, trouble: OneAway, before: number): Promise<boolean> {
+  const { kind, broker } = trouble;
+  const tried = (): boolean => kind === 'one gone' || kafka.connections(broker) > before;
+  if (!(await rests.found(1, MET_MS)) || !(await until(tried, MET_MS))) return false;
+  return more(kafka, broker === 0 ? 1 : 0);
+}
+
+/** The broker accepts records of both topics from here on. */
+async function more(kafka: KafkaStandIn, broker: Broker): Promise<boolean> {
+  const before = TOPICS.map((topic) => kafka.acceptedBy(broker, topic));
+  return until(() => TOPICS.every((topic, at) => kafka.acceptedBy(broker, topic) > before[at]!), MET_MS);
+}
+
+/** Rows that were on their way may be charged, or die of it; probes that reach nobody charge nothing. */
+async function bothAway(world: World): Promise<boolean> {
+  const free = await until(async () => {
+    const rests = await Rests.of(world, TARGETS);
+    const before = await charges(world);
+    return (await rests.found(2, MET_MS)) && (await charges(world)) === before;
+  }, MET_MS);
+  if (!free) world.violated('scenario', 'rows were charged for brokers that nobody could reach');
+  return free;
+}
+
+/** Attempts and deaths so far, of rows that cannot end well meanwhile. */
+async function charges(world: World): Promise<string> {
+  const rows = await world.jobs.find({ target: { $in: TARGETS } }).toArray();
+  const dead = rows.filter(({ status }) => status === 'DEAD').length;
+  return `${rows.reduce((sum, { attempts }) => sum + attempts, 0)} attempts, ${dead} dead`;
+}
+
+/** Brokers that hang, reset, are slow or gone and move their leaders, in front of both delivery modes. */
 export const kafkaTrouble: Scenario = {
   name: 'kafka_trouble',
   about:
-    'Kafka answers late or never, resets before and after it accepted, and moves leaders; at most once and at least once',
+    'Kafka answers late or never, resets before and after it accepted, moves leaders; brokers are silent, gone or slow; at most once and at least once',
   async prepare(world) {
     const kafka = await KafkaStandIn.open(world.folder);
     kafka.lateMs = 3 * REQUEST_MS;
@@ -28,23 +112,17 @@ export const kafkaTrouble: Scenario = {
   },
   async run(world, length) {
     const kafka = brokers.get(world)!;
-    for (let round = 0; round < 2 * length; round++) {
-      for (const mood of world.random.shuffle(MOODS)) {
-        const share = world.random.pick([0.3, 1]);
-        const sick = new SeededRandom(`${world.seed} ${round} ${mood}`); // what is drawn here depends on time
-        kafka.mood = () => (sick.chance(share) ? mood : 'well');
-        const moves = world.random.chance(0.3);
-        if (moves) kafka.moveLeaders();
-        world.fault(`${moves ? 'the leaders move; ' : ''}Kafka is ${mood}, ${share * 100} % of the time`);
-        await world.wait(400, 900);
-        await met(kafka, mood);
-        kafka.mood = () => 'well';
-        await world.wait(500, 800);
-      }
+    const missing = new Set(KAFKA_TROUBLES);
+    for (const [index, trouble] of kafkaTroubles(world.random, length).entries()) {
+      world.fault(troubleText(trouble));
+      const begins = (): void => begin(kafka, trouble, `${world.seed} ${index}`);
+      const [met] = await Promise.all([harm(world, trouble, begins), sleep(trouble.ms)]).finally(() => kafka.heal());
+      if (met) missing.delete(trouble.kind);
+      await sleep(trouble.well_ms);
+      if (!(await (await Rests.of(world, TARGETS)).over(MET_MS)))
+        world.violated('scenario', `a target rests ${MET_MS} ms after Kafka was well again`);
     }
-    for (const mood of MOODS) {
-      if (!kafka.moods.has(mood)) world.violated('scenario', `nothing was sent while Kafka was ${mood}`);
-    }
+    for (const kind of missing) world.violated('scenario', `Kafka: "${kind}" was not met by both targets`);
   },
   async release(world) {
     await brokers.get(world)?.close();

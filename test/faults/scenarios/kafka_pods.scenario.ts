@@ -16,8 +16,9 @@ const brokers = new WeakMap<World, KafkaStandIn>();
 /** Records that were accepted and not answered yet are those of which nobody knows. */
 async function sending(world: World): Promise<void> {
   const kafka = brokers.get(world)!;
-  const before = kafka.moods.get('late') ?? 0;
-  const sent = await until(() => (kafka.moods.get('late') ?? 0) > before);
+  const late = (): number => kafka.met('late', 'once') + kafka.met('late', 'again');
+  const before = late();
+  const sent = await until(() => late() > before);
   if (!sent) world.violated('scenario', 'nothing was sent to Kafka');
 }
 
