@@ -1,4 +1,5 @@
 import { KafkaStandIn } from '../bench/kafka_stand_in.js';
+import { FAST_KINDS } from '../bench/kinds.js';
 import { KAFKA_TARGETS, FAST_TARGETS, termMs } from '../bench/pod_settings.js';
 import type { Scenario } from '../bench/scenario.types.js';
 import { expectTakeover, termsOf, until } from '../bench/takeover.js';
@@ -63,6 +64,7 @@ function missing(world: World): string[] {
 /** Pods die, stand still and lose the database while records are on their way. */
 export const kafkaPods: Scenario = {
   name: 'kafka_pods',
+  kinds: FAST_KINDS,
   about: 'pods that send to Kafka are killed, frozen past their lease, cut from the database, and lose its replies',
   async prepare(world) {
     const kafka = await KafkaStandIn.open(world.folder);
