@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { JobDoc } from '../../../src/jobs/store/jobs.schema.js';
 import { runsOf } from '../bench/invariants.js';
 import { machineMs, readLedgers } from '../bench/ledger.js';
 import type { PodProcess } from '../bench/pod_process.js';
@@ -55,7 +57,28 @@ export const rollingRestart: Scenario = {
   },
 };
 
-const ACTIONS = ['retry', 'skip', 'cancel', 'cancel', 'pause', 'resume', 'resume'] as const;
+/** What is done while the database keeps one pace. Each comes often enough to take effect in every round. */
+const ON_ROWS = ['retry', 'retry', 'skip', 'skip', 'cancel', 'cancel', 'cancel', 'cancel'] as const;
+const ON_TARGETS = ['pause', 'pause', 'resume', 'resume', 'resume'] as const;
+/** How long a message of the database takes, either way, in ms. */
+const PACES = [
+  [0, 15],
+  [10, 40],
+] as const;
+/** Rows are rejected all the time; not every one that is found still stands as it was when the admin comes. */
+const INSIST_MS = 5_000;
+
+type OnRow = (typeof ON_ROWS)[number];
+type Action = OnRow | (typeof ON_TARGETS)[number];
+
+interface Wish {
+  action: Action;
+  /** Of the pod that is asked. */
+  index: number;
+  /** Which row, as a share of those there are. */
+  at: number;
+  target: string;
+}
 
 /** Admins at random, on a database that takes its time. */
 export const admins: Scenario = {
@@ -63,49 +86,62 @@ export const admins: Scenario = {
   calm: true,
   about: 'a slow database, and admins who retry, skip, cancel, pause and resume at random',
   prepare(world) {
-    world.defaults = { produce_per_s: 6 };
+    world.defaults = { produce_per_s: 6, behaviours: { reject: 0.15 } };
   },
   async run(world, length) {
     const slow = new SeededRandom(`slow ${world.seed}`); // drawn from as often as messages come
-    for (const { proxy } of world.pods) proxy.delayMs = () => slow.int(0, 15);
-    world.fault('every message of the database takes up to 15 ms');
-    for (let round = 0; round < 25 * length; round++) {
-      const action = world.random.pick(ACTIONS);
-      const index = world.random.int(0, 1);
-      const at = world.random.next();
-      const target = world.random.pick([...FAST_TARGETS, ...LONG_TARGETS]);
-      const before = await world.wait(50, 250);
-      world.fault(
-        `after ${before} ms pod ${index}: ${action} ${action === 'pause' || action === 'resume' ? target : ''}`,
-      );
-      await act(world, { action, index, at, target });
+    for (let round = 0; round < length; round++) {
+      for (const [from, to] of world.random.shuffle(PACES)) {
+        for (const { proxy } of world.pods) proxy.delayMs = () => slow.int(from, to);
+        world.fault(`every command of the database takes ${2 * from} to ${2 * to} ms more`);
+        for (const action of world.random.shuffle<Action>([...ON_ROWS, ...ON_TARGETS])) await administer(world, action);
+      }
     }
     for (const target of [...FAST_TARGETS, ...LONG_TARGETS]) {
       await world.alive[0]!.call({ do: 'admin', action: 'resume', subject: target });
     }
-    const done = await world.connection.collection('job_audit').countDocuments();
-    if (done < 5) world.violated('scenario', `only ${done} admin actions took effect`);
+    for (const action of ['job.retry', 'job.skip', 'job.cancel', 'target.pause']) {
+      const done = await world.connection.collection('job_audit').countDocuments({ action });
+      if (done === 0) world.violated('scenario', `no ${action} took effect`);
+    }
   },
 };
 
-async function act(
-  world: World,
-  { action, index, at, target }: { action: (typeof ACTIONS)[number]; index: number; at: number; target: string },
-): Promise<void> {
+async function administer(world: World, action: Action): Promise<void> {
+  const index = world.random.int(0, 1);
+  const at = world.random.next();
+  const target = world.random.pick([...FAST_TARGETS, ...LONG_TARGETS]);
+  const before = await world.wait(50, 250);
+  world.fault(`after ${before} ms pod ${index}: ${action} ${action === 'pause' || action === 'resume' ? target : ''}`);
+  await act(world, { action, index, at, target });
+}
+
+async function act(world: World, { action, index, at, target }: Wish): Promise<void> {
   const pod = world.alive[index]!;
   if (action === 'pause' || action === 'resume') {
     await pod.call({ do: 'admin', action, subject: target });
     return;
   }
   const status = action === 'cancel' ? { $in: ['PENDING' as const, 'RUNNING' as const] } : ('DEAD' as const);
-  const rows = await world.jobs.find({ status, 'payload.n': { $exists: true } }, { limit: 50 }).toArray();
-  const row = rows[Math.floor(at * rows.length)];
-  if (!row) return;
+  for (const until = machineMs() + INSIST_MS; machineMs() < until; await sleep(50)) {
+    const rows = await world.jobs.find({ status, 'payload.n': { $exists: true } }, { limit: 50 }).toArray();
+    const row = rows[Math.floor(at * rows.length)];
+    if (row && (await changed(world, pod, { action, row }))) return;
+  }
+}
+
+/** Answers whether it took effect. */
+async function changed(
+  world: World,
+  pod: PodProcess,
+  { action, row }: { action: OnRow; row: JobDoc },
+): Promise<boolean> {
   const id = row._id.toHexString();
   const { n } = row.payload as { n: string };
   world.touched.push({ id, n });
-  const failed = await pod.call({ do: 'admin', action, subject: id });
+  if ((await pod.call({ do: 'admin', action, subject: id })) !== undefined) return false;
   // What still runs is removed when it ends.
-  const gone = !failed && action !== 'retry' && !(await world.jobs.findOne({ _id: row._id }));
+  const gone = action !== 'retry' && !(await world.jobs.findOne({ _id: row._id }));
   if (gone) world.removed.push({ n, at: machineMs() });
+  return true;
 }
