@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { SeededRandom } from './bench/random.js';
+import { Deck, SeededRandom } from './bench/random.js';
 
 const draws = (seed: number | string, count = 50): number[] => {
   const random = new SeededRandom(seed);
@@ -45,5 +45,15 @@ describe('chance that can be repeated', () => {
     expect(new Set(orders.map(String)).size).toBeGreaterThan(15);
     expect(list).toEqual([1, 2, 3, 4, 5, 6]);
     expect(list).toContain(new SeededRandom(1).pick(list));
+  });
+
+  it('deals every card before any comes again, and first those that were put back', () => {
+    const deck = new Deck(new SeededRandom('deck'), ['a', 'a', 'b', 'c']);
+    const hand = (count: number): string[] => Array.from({ length: count }, () => deck.deal());
+    for (let round = 0; round < 5; round++) expect(hand(4).sort()).toEqual(['a', 'a', 'b', 'c']);
+    const some = hand(3);
+    deck.putBack(some);
+    expect(hand(3).reverse()).toEqual(some);
+    expect([...some, ...hand(1)].sort()).toEqual(['a', 'a', 'b', 'c']);
   });
 });

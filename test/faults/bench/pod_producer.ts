@@ -1,7 +1,7 @@
 /**
  * The business of a pod: small transactions, each of which writes what it produced beside the rows it enqueues. Some are
- * called off after their enqueue. Which rows, in which order, follows from the pod's seed. Targets are dealt like cards,
- * so that none of them is left out by chance.
+ * called off after their enqueue. Which rows, in which order, follows from the pod's seed. Targets are dealt like cards:
+ * none of them is left out by chance.
  */
 import { inTransaction } from '../../../src/index.js';
 import { machineMs } from './ledger.js';
@@ -17,8 +17,9 @@ import {
   NEW_TARGETS,
   type Behaviour,
   type PlannedRow,
+  type PodSettings,
 } from './pod_settings.js';
-import { SeededRandom } from './random.js';
+import { Deck, SeededRandom } from './random.js';
 
 const BEHAVIOURS: readonly (readonly [Behaviour, number])[] = [
   ['fail_once', 0.08],
@@ -34,16 +35,26 @@ const BURSTS = 0.15;
 
 class CalledOff extends Error {}
 
+const targetsOf = ({ version, kafka, redis_url, targets }: PodSettings): readonly string[] =>
+  targets ?? [
+    ...FAST_TARGETS,
+    ...LONG_TARGETS,
+    ...(version >= 2 ? NEW_TARGETS : []),
+    ...(kafka ? KAFKA_TARGETS : []),
+    ...(redis_url ? [LOSSY_TARGET, LOSSY_TARGET, LOSSY_TARGET] : []),
+  ];
+
 export class BenchProducer {
   private readonly random: SeededRandom;
   private count = 0;
-  private deck: string[] = [];
+  private readonly targets: Deck<string>;
   private perSecond: number;
   private running: Promise<void> | undefined;
 
   constructor(private readonly pod: Surroundings) {
     this.random = new SeededRandom(`${pod.settings.seed} ${pod.settings.name}`);
     this.perSecond = pod.settings.produce_per_s;
+    this.targets = new Deck(this.random, targetsOf(pod.settings));
   }
 
   set(perSecond: number): void {
@@ -65,6 +76,7 @@ export class BenchProducer {
       const next = machineMs() + 1000 / this.perSecond;
       const rows = this.plan();
       const abort = this.random.chance(0.05);
+      if (abort) this.targets.putBack(rows.map(({ target }) => target));
       await this.enqueue(rows, abort).catch(() => undefined); // a business call that failed: its ledger tells the truth
       const wait = next - machineMs();
       if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
@@ -117,7 +129,7 @@ export class BenchProducer {
   private asBurst(rows: PlannedRow[]): PlannedRow[] {
     const head = rows.find(({ key, target }) => key !== undefined && target.startsWith('fast:'));
     if (!head) return rows;
-    this.deck.push(...rows.flatMap(({ target }) => (target === head.target ? [] : target)));
+    this.targets.putBack(rows.flatMap(({ target }) => (target === head.target ? [] : target)));
     return rows.map(({ n }, index) => {
       const behaviour = index === 0 ? this.random.pick(['fail_once', 'fail_twice'] as const) : 'ok';
       return { n, target: head.target, key: head.key!, behaviour };
@@ -128,7 +140,7 @@ export class BenchProducer {
     const { name } = this.pod.settings;
     const { random } = this;
     const n = `${name}-${++this.count}`;
-    const target = this.dealTarget();
+    const target = this.targets.deal();
     let behaviour = this.behaviour();
     // A batch cannot, a lossy job leaves no row, and an exclusive code is free while its handler is still on its way out.
     if (behaviour === 'complete' && (isBatch(target) || ['long:exclusive', LOSSY_TARGET].includes(target)))
@@ -145,19 +157,6 @@ export class BenchProducer {
       ...(target === 'long:exclusive' && { code }),
       ...(delayed && { delay_ms: 200 }),
     };
-  }
-
-  private dealTarget(): string {
-    const { version, kafka, redis_url, targets } = this.pod.settings;
-    const all = targets ?? [
-      ...FAST_TARGETS,
-      ...LONG_TARGETS,
-      ...(version >= 2 ? NEW_TARGETS : []),
-      ...(kafka ? KAFKA_TARGETS : []),
-      ...(redis_url ? [LOSSY_TARGET, LOSSY_TARGET, LOSSY_TARGET] : []),
-    ];
-    if (this.deck.length === 0) this.deck = this.random.shuffle(all);
-    return this.deck.pop()!;
   }
 
   private behaviour(): Behaviour {

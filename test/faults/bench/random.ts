@@ -36,6 +36,26 @@ export class SeededRandom {
   }
 }
 
+/** Deals values in a random order, all of them before any comes again: none is left out by chance. */
+export class Deck<T> {
+  private left: T[] = [];
+
+  constructor(
+    private readonly random: SeededRandom,
+    private readonly all: readonly T[],
+  ) {}
+
+  deal(): T {
+    if (this.left.length === 0) this.left = this.random.shuffle(this.all);
+    return this.left.pop()!;
+  }
+
+  /** Dealt, but not made use of: dealt next. */
+  putBack(values: readonly T[]): void {
+    this.left.push(...values);
+  }
+}
+
 function hash(text: string): number {
   let value = 2166136261;
   for (const char of text) value = Math.imul(value ^ char.codePointAt(0)!, 16777619);
