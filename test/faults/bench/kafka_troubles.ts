@@ -51,7 +51,7 @@ export function kafkaTroubles(random: SeededRandom, length: number): KafkaTroubl
 }
 
 function draw(kind: KafkaTrouble['kind'], random: SeededRandom): KafkaTrouble {
-  const times = { ms: random.int(300, 700), well_ms: random.int(150, 350) };
+  const times = { ms: random.int(300, 600), well_ms: random.int(150, 300) };
   switch (kind) {
     case 'one silent':
     case 'one gone':
