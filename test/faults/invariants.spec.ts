@@ -486,7 +486,7 @@ describe('the judge', () => {
     };
     const once = [start('c', { target: 'lossy:seen' }), start('d', { target: 'lossy:seen' })];
     const lines = [...tried('a', 'lossy:seen'), ...tried('b', 'long:at_least_once'), ...once];
-    expect(retriedJobs(lines)).toEqual([{ invariant: 'lossy', text: 'a ran 2 times: p1,p1' }]);
+    expect(retriedJobs(lines)).toEqual([{ invariant: 'lossy', text: 'a ran 2 times: p1, p1' }]);
   });
 });
 

@@ -26,5 +26,8 @@ export function retriedJobs(lines: readonly LedgerLine[]): Violation[] {
   const starts = lines.flatMap((line) => (line.what === 'start' && isLossy(line.target) ? [line] : []));
   return [...groupBy(starts, ({ n }) => n)]
     .filter(([, runs]) => runs.length > 1)
-    .map(([n, runs]) => ({ invariant: 'lossy', text: `${n} ran ${runs.length} times: ${runs.map(({ pod }) => pod)}` }));
+    .map(([n, runs]) => {
+      const pods = runs.map(({ pod }) => pod).join(', ');
+      return { invariant: 'lossy', text: `${n} ran ${runs.length} times: ${pods}` };
+    });
 }
