@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { runsOf } from '../bench/invariants.js';
 import type { PartitionDoc } from '../../../src/jobs/store/jobs.schema.js';
 import { machineMs, readLedgers } from '../bench/ledger.js';
@@ -7,10 +8,12 @@ import type { Scenario } from '../bench/scenario.types.js';
 import { expectTakeover, namesOf, termsOf, until } from '../bench/takeover.js';
 import type { Wishes, World } from '../bench/world.js';
 
-const FAST_MS = 600;
+const FAST_MS = 700;
 const LONG_MS = 1_400;
-/** Runs that are younger do not end between the look and the kill. */
-const FRESH_MS = FAST_MS / 2;
+/** Runs that go on for longer do not end between the look and the kill. */
+const MARGIN_MS = 200;
+/** What a pod had sent when it was killed is still carried out. */
+const LATE_MS = 300;
 
 /** It enqueues what it alone knows, and takes its time with it. */
 const FIRST: Wishes = {
@@ -34,10 +37,13 @@ interface Left {
 const openRuns = (world: World, { name }: PodProcess): { n: string; target: string; at: number }[] =>
   runsOf(readLedgers(world.folder)).filter((run) => run.pod === name && !run.ended && isNew(run.target));
 
-/** It has just begun with rows of each of them. */
+/** Rows of each of them run, and go on for a while. */
 function isInTheMiddle(world: World, pod: PodProcess): boolean {
-  const fresh = openRuns(world, pod).filter(({ at }) => machineMs() - at < FRESH_MS);
-  return NEW_TARGETS.every((target) => fresh.some((run) => run.target === target));
+  const lasting = openRuns(world, pod).filter(({ at, target }) => {
+    const ms = target.startsWith('fast:') ? FAST_MS : LONG_MS;
+    return machineMs() - at < ms - MARGIN_MS;
+  });
+  return NEW_TARGETS.every((target) => lasting.some((run) => run.target === target));
 }
 
 const partitionsOf = (world: World) => world.connection.collection<PartitionDoc>('job_partitions');
@@ -100,6 +106,7 @@ async function crash(world: World): Promise<void> {
   await until(() => isInTheMiddle(world, first));
   first.kill();
   await first.ended;
+  await sleep(LATE_MS);
   const left = await leftBy(world, first);
   const alone = await world.wait(LEASE_MS + 500, LEASE_MS + 1_500);
   world.fault(`${before} ms after its start a pod of version 2 is killed; ${alone} ms later one of version 1 stops`);
