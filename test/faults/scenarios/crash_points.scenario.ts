@@ -9,7 +9,7 @@ import type { Wishes, World } from '../bench/world.js';
 
 /** Pods that are about to die, side by side. */
 const AT_ONCE = 4;
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 40_000;
 /** A lease, and a few heartbeats to find it free and to judge it. */
 const TAKEOVER_MS = 2 * LEASE_MS;
 const PRODUCE_PER_S = 10;

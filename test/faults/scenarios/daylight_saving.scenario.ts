@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { LedgerLine } from '../bench/ledger.js';
+import { readLedgers, type LedgerLine } from '../bench/ledger.js';
 import { PodProcess } from '../bench/pod_process.js';
 import type { Scenario } from '../bench/scenario.types.js';
+import { until } from '../bench/takeover.js';
 import type { World } from '../bench/world.js';
 import { changesOf, type ZoneChange } from '../bench/zone_changes.js';
 
@@ -73,6 +74,8 @@ async function live(
   const from = databaseNow(world);
   if (from > instant - UP_MS) return undefined;
   await sleep(instant + TAIL_MS - from);
+  // Of slots that came due together only the newest runs: a machine that is busy just now may leave out several seconds.
+  await until(() => slotsOf(readLedgers(world.folder), 'often', { from: instant, to: Infinity }).length > 0);
   return { code, from, instant, to: databaseNow(world), slots: slots(year) };
 }
 
@@ -120,7 +123,6 @@ export const daylightSaving: Scenario = {
       if (found.join() !== slots.join())
         world.violated('slot', `${code}: expected [${slots.map(iso).join()}], got [${found.map(iso).join()}]`);
       const often = slotsOf(lines, 'often', { from, to });
-      // Of slots that came due together only the newest runs, so a busy machine sees few of them.
       if (!often.some((slot) => slot >= instant) || often.some((slot) => slot % 1_000 !== 0))
         world.violated('slot', `often: rests over the change, only [${often.map(iso).join()}]`);
     }
