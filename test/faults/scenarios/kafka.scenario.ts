@@ -49,7 +49,7 @@ async function harm(world: World, rests: Rests, trouble: KafkaTrouble, begins: (
     case 'one gone': {
       const before = kafka.connections(trouble.broker);
       begins();
-      return oneAway(kafka, rests, trouble, before);
+      return (await oneTried(kafka, rests, trouble, before)) && otherServes(world, trouble);
     }
     case 'one slow':
       begins();
@@ -66,12 +66,18 @@ async function harm(world: World, rests: Rests, trouble: KafkaTrouble, begins: (
   }
 }
 
-/** Both targets could not be sent, and are served again by the broker that is left, on connections that asked both. */
-async function oneAway(kafka: KafkaStandIn, rests: Rests, trouble: OneAway, before: number): Promise<boolean> {
+/** Records of both targets did not reach it, and nobody has the connections of before any more. */
+async function oneTried(kafka: KafkaStandIn, rests: Rests, trouble: OneAway, before: number): Promise<boolean> {
   const { kind, broker } = trouble;
   const tried = (): boolean => kind === 'one gone' || kafka.connections(broker) > before;
-  if (!(await rests.found(1, MET_MS)) || !(await until(tried, MET_MS))) return false;
-  return more(kafka, broker === 0 ? 1 : 0);
+  return (await rests.found(1, MET_MS)) && until(tried, MET_MS);
+}
+
+/** The broker that is left takes what is for it, whichever of both is asked first. */
+async function otherServes(world: World, { kind, broker }: OneAway): Promise<boolean> {
+  const serves = await more(brokers.get(world)!, broker === 0 ? 1 : 0);
+  if (!serves) world.violated('scenario', `the other broker got no records of both targets while ${kind}`);
+  return true;
 }
 
 /** The broker accepts records of both topics from here on. */
@@ -87,7 +93,8 @@ async function bothAway(world: World): Promise<boolean> {
     const before = await charges(world);
     return (await rests.found(2, MET_MS)) && (await charges(world)) === before;
   }, MET_MS);
-  if (!free) world.violated('scenario', 'rows were charged for brokers that nobody could reach');
+  if (!free)
+    world.violated('scenario', 'while both brokers were away no two probes of a target left every row uncharged');
   return free;
 }
 
