@@ -188,14 +188,18 @@ export interface EndedRun {
   readonly slot?: Date | undefined;
 }
 
-/** The run that ended last. One code runs once at a time, so the last writer is the last run. */
+/**
+ * The run that ended last. One code runs once at a time, but a note that was given up may be carried out behind that of the
+ * next run, which it must not take the place of: whether a late slot is still run depends on it.
+ */
 export async function recordRun(
   { schedules }: SchedulesCollections,
   code: string,
   { at, ms, result, slot }: EndedRun,
 ): Promise<void> {
-  const set = { $set: { last_run: { at, ms, result } } };
-  await schedules.updateOne({ code }, slot ? { ...set, $max: { last_run_at: slot } } : set);
+  const last_run = { $cond: [{ $gt: ['$last_run.at', at] }, '$last_run', { at, ms, result }] };
+  const last_run_at = slot && { $max: ['$last_run_at', slot] };
+  await schedules.updateOne({ code }, [{ $set: { last_run, ...(last_run_at && { last_run_at }) } }]);
 }
 
 export interface ScheduleChange {

@@ -3,6 +3,8 @@
  * reply was lost, and goes on.
  */
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import mongoose, { type Connection, type mongo } from 'mongoose';
+import { engineDatabase } from '../../src/common/utils/engine_database.js';
 import { CommitUnknownError, inTransaction, NoAnswerError } from '../../src/index.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { LostCommands } from '../support/lost_commands.js';
@@ -107,5 +109,54 @@ describe('a command that nothing answers', () => {
     const { met } = lost.loseNext('hello', 'silent', 'admin');
     await expect(pod.collections.databaseTime()).rejects.toThrow(NoAnswerError);
     await met;
+  });
+
+  describe('that was given up', () => {
+    const opened: Connection[] = [];
+    afterEach(async () => {
+      for (const connection of opened.splice(0)) await connection.close(true);
+    });
+
+    async function open(maxPoolSize: number): Promise<{ connection: Connection; rows: mongo.Collection }> {
+      const connection = await mongoose.createConnection(db.uri, { dbName: db.name, maxPoolSize }).asPromise();
+      opened.push(connection);
+      await connection.createCollection('rows').catch(() => undefined);
+      const { collection } = await engineDatabase(connection, 500);
+      return { connection, rows: collection('rows') };
+    }
+
+    it.each(['find', 'update', 'insert', 'delete', 'findAndModify', 'aggregate'])(
+      'gives its connection back (%s)',
+      async (command) => {
+        const { connection, rows } = await open(1);
+        const asked: Record<string, () => Promise<unknown>> = {
+          find: () => rows.find().toArray(),
+          update: () => rows.bulkWrite([{ updateOne: { filter: { a: 1 }, update: { $set: { b: 1 } } } }]),
+          insert: () => rows.insertMany([{ a: 1 }]),
+          delete: () => rows.deleteMany({ a: 1 }),
+          findAndModify: () => rows.findOneAndUpdate({ a: 1 }, { $set: { b: 1 } }),
+          aggregate: () => rows.countDocuments(),
+        };
+        const { met } = lost.loseNext(command, 'silent', 'rows');
+        await expect(asked[command]!()).rejects.toThrow(NoAnswerError);
+        await met;
+        await connection.db!.collection('rows').findOne(); // waits for as long as it takes
+      },
+    );
+
+    it('before it was sent is not sent any more: it would escape the transaction that was aborted meanwhile', async () => {
+      const { connection, rows } = await open(1);
+      const { met, release } = lost.loseNext('find', 'hold', 'others');
+      const first = connection.db!.collection('others').findOne();
+      await met;
+      const session = await connection.startSession();
+      session.startTransaction();
+      await expect(rows.insertOne({ a: 1 }, { session })).rejects.toThrow(NoAnswerError);
+      await session.abortTransaction();
+      release();
+      await first;
+      expect(await connection.db!.collection('rows').countDocuments()).toBe(0);
+      await session.endSession();
+    });
   });
 });

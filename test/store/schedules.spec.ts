@@ -11,6 +11,7 @@ import { SchedulesModule } from '../../src/schedules/schedules.module.js';
 import {
   advance,
   changeSchedule,
+  recordRun,
   recordSkip,
   schedulesUpTo,
   updateDeclared,
@@ -600,6 +601,17 @@ describe('schedules', () => {
         last_run: { at: at('01:00:00'), ms: 1_500, result: 'success' },
       });
       expect(await all.pod.jobs.countDocuments()).toBe(0);
+    });
+
+    it('is not forgotten when the note of the run before it is carried out late', async () => {
+      const { collections, row } = await boot(slots.declaration('hourly', '0 * * * *'));
+      const noted = (time: string, ms: number): Promise<void> =>
+        recordRun(collections, 'hourly', { at: at(time), ms, result: 'success', slot: at(time) });
+      await noted('02:00:00', 2);
+      await noted('01:00:00', 1);
+      expect(await row('hourly')).toMatchObject({ last_run_at: at('02:00:00'), last_run: { ms: 2 } });
+      await noted('03:00:00', 3);
+      expect(await row('hourly')).toMatchObject({ last_run_at: at('03:00:00'), last_run: { ms: 3 } });
     });
 
     it('that fails is repeated up to retry_count runs in all, then DEAD; the next slot runs', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from '@jest/globals';
 import { BadRequestException, ForbiddenException, HttpException, NotFoundException } from '@nestjs/common';
 import fc from 'fast-check';
 import mongoose from 'mongoose';
-import { InvalidInputError, SidelaneError } from '../../src/common/errors.js';
+import { CommitUnknownError, InvalidInputError, NoAnswerError, SidelaneError } from '../../src/common/errors.js';
 import { actorName } from '../../src/common/http/admin_actor.js';
 import { adminError } from '../../src/common/http/admin_error.js';
 import { adminErrorBody } from '../../src/common/http/admin_error.filter.js';
@@ -32,7 +32,7 @@ describe('who acts', () => {
 });
 
 describe('an error is answered', () => {
-  it.each<[error: unknown, statusCode: number, code: string, message: string[]]>([
+  it.each<[error: unknown, statusCode: number, code: string, message: unknown[]]>([
     [adminError(409, 'in_flight', 'wait'), 409, 'in_flight', ['wait']],
     [
       new InvalidInputError('invalid_cron', 'cron: expected 5 fields', 'cron'),
@@ -47,6 +47,8 @@ describe('an error is answered', () => {
     [new HttpException({ reason: 'x' }, 418), 418, 'refused', ['Http Exception']],
     [new HttpException('mongodb://secret', 503), 503, 'internal_error', ['the request failed']],
     [new SidelaneError('two_engines', 'secret'), 500, 'internal_error', ['the request failed']],
+    [new CommitUnknownError('secret'), 503, 'commit_unknown', [expect.stringContaining('look before')]],
+    [new NoAnswerError('secret', 1), 503, 'unavailable', [expect.stringContaining('cannot be reached')]],
     [new Error('secret'), 500, 'internal_error', ['the request failed']],
     ['secret', 500, 'internal_error', ['the request failed']],
     [undefined, 500, 'internal_error', ['the request failed']],

@@ -67,14 +67,18 @@ describe('the end of a transaction', () => {
     const done = (end: TransactionEnd): void => end.workDone();
     const failed = (end: TransactionEnd): void => end.workFailed(new Error('work'));
 
-    it.each([raw(), new TypeError('commitError.hasErrorLabel is not a function'), undefined])(
-      'in the commit: %p is "unknown", with its cause',
-      async (error) => {
-        const thrown = await thrownAfter(done, error);
-        expect(thrown).toBeInstanceOf(CommitUnknownError);
-        expect((thrown as Error).cause).toBe(error);
-      },
-    );
+    it.each([
+      raw(),
+      new TypeError('commitError.hasErrorLabel is not a function'),
+      undefined,
+      // Thrown for the second try; the reply of the first was lost.
+      Object.assign(new Error('no primary'), { name: 'MongoServerSelectionError', hasErrorLabel: () => false }),
+      Object.assign(new Error('too long'), { hasErrorLabel: (label: string) => label.startsWith('Unknown') }),
+    ])('in the commit: %p is "unknown", with its cause', async (error) => {
+      const thrown = await thrownAfter(done, error);
+      expect(thrown).toBeInstanceOf(CommitUnknownError);
+      expect((thrown as Error).cause).toBe(error);
+    });
 
     it.each([new mongoose.mongo.MongoServerError({ message: 'no' }), labelled()])(
       'in the commit: %p of the driver is left as it is',

@@ -1,7 +1,13 @@
 /** Makes a class a controller of the admin API: its path, version, guard, error body and OpenAPI description in one. */
 import { applyDecorators, Controller, UseFilters, UseGuards } from '@nestjs/common';
-import { ApiBadRequestResponse, ApiConflictResponse, ApiForbiddenResponse, ApiNotFoundResponse } from '@nestjs/swagger';
-import { ApiTags } from '@nestjs/swagger';
+import {
+  ApiBadRequestResponse,
+  ApiConflictResponse,
+  ApiForbiddenResponse,
+  ApiNotFoundResponse,
+  ApiServiceUnavailableResponse,
+  ApiTags,
+} from '@nestjs/swagger';
 import { AdminErrorBody } from './admin_error.js';
 import { AdminErrorFilter } from './admin_error.filter.js';
 import { AdminGuard } from './admin.guard.js';
@@ -22,6 +28,12 @@ export function AdminApi({ path, tag }: { path: string; tag: string }): ClassDec
       type: AdminErrorBody,
       description: 'Not an administrator, or no guard is configured',
       example: { statusCode: 403, code: 'forbidden', message: ['this needs an administrator'] },
+    }),
+    ApiServiceUnavailableResponse({
+      type: AdminErrorBody,
+      description:
+        'The database cannot be reached (`unavailable`), or did not say whether it was done (`commit_unknown`)',
+      example: { statusCode: 503, code: 'unavailable', message: ['what this needs cannot be reached'] },
     }),
   );
 }

@@ -4,12 +4,17 @@
  */
 import { Catch, HttpException, Inject, Logger, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
-import { errorText, InvalidInputError } from '../errors.js';
+import { CommitUnknownError, errorText, InvalidInputError } from '../errors.js';
+import { isDatabaseAway } from '../utils/database_away.js';
 import { AdminError, type AdminErrorBody } from './admin_error.js';
 
 /** An answer repeats names the caller sent: never more of them than this. */
 const MAX_MESSAGES = 20;
 const MAX_MESSAGE_CHARS = 300;
+
+const MAY_BE_DONE = 'the database did not say whether this was done: look before doing it again';
+
+const AWAY = 'what this needs cannot be reached: nothing, or not all of it, was done';
 
 const CODES: Readonly<Record<number, string>> = {
   400: 'invalid_input',
@@ -42,6 +47,9 @@ export class AdminErrorFilter implements ExceptionFilter {
 export function adminErrorBody(error: unknown): AdminErrorBody {
   if (error instanceof AdminError) return bodyOf(error.getStatus(), error.code, error.messages);
   if (error instanceof InvalidInputError) return bodyOf(400, error.code, [error.message]);
+  // Who is told that it failed does it again, and a second "run now" is a second run.
+  if (error instanceof CommitUnknownError) return bodyOf(503, error.code, [MAY_BE_DONE]);
+  if (isDatabaseAway(error)) return bodyOf(503, 'unavailable', [AWAY]);
   if (error instanceof HttpException) {
     const status = error.getStatus();
     return status >= 500 ? internal(status) : bodyOf(status, codeOf(status), messagesOf(error));

@@ -32,7 +32,11 @@ export async function engineDatabase(connection: Connection, timeout_ms: number)
     collection: <Doc extends mongo.Document>(name: string) =>
       answeredWithin(timeout_ms, db.collection<Doc>(name, MAJORITY)),
     createCollection: (name) => answerWithin(timeout_ms, `create ${name}`, db.createCollection(name)),
-    hello: () => answerWithin(timeout_ms, 'hello', db.admin().command({ hello: 1 }, { readPreference: 'primary' })),
+    hello: () => {
+      const command = new AbortController();
+      const options = { readPreference: 'primary', signal: command.signal } as const;
+      return answerWithin(timeout_ms, 'hello', db.admin().command({ hello: 1 }, options), command);
+    },
     inTransaction: (work) => inTransaction(connection, work, { endsWithinMs: timeout_ms }),
   };
 }

@@ -25,7 +25,7 @@ export interface ForeignTx {
 export interface InTransactionOptions extends mongo.TransactionOptions {
   /**
    * How long the driver may take to commit, or to abort, once the work of an attempt has settled; in ms. Default: 150 s,
-   * longer than it tries a commit again itself. Of no use to a call that joins another one: that one's holds.
+   * about as long as it tries a commit again itself. Of no use to a call that joins another one: that one's holds.
    */
   readonly endsWithinMs?: number;
 }

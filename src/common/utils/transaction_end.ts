@@ -7,11 +7,10 @@
  * a connection that breaks in the middle of the commit's write makes the driver fail with a `TypeError` of its own.
  */
 import { CommitUnknownError, TransactionEndedError } from '../errors.js';
+import { isDatabaseAway } from './database_away.js';
+import { isCommitUnknown } from './write_errors.js';
 
-/**
- * The driver tries a commit again for two minutes and may then wait half a minute for a server to try it on. Given up
- * earlier, it might still answer.
- */
+/** The driver tries a commit again for two minutes, and may then look for a server for another half. */
 export const ENDS_WITHIN_MS = 150_000;
 
 const COMMITTING = 'committing';
@@ -52,7 +51,7 @@ export class TransactionEnd {
     try {
       return await Promise.race([call, this.overdue]);
     } catch (error) {
-      throw this.phase === COMMITTING && !isOfDriver(error) ? unknownBy(error) : error;
+      throw this.phase === COMMITTING && leavesUnknown(error) ? unknownBy(error) : error;
     } finally {
       this.over = true;
       this.disarm();
@@ -78,6 +77,14 @@ export class TransactionEnd {
     if (typeof this.phase === 'object') return this.phase.failed;
     return new CommitUnknownError(`nothing came back of the commit within ${this.withinMs} ms: nobody knows its end`);
   }
+}
+
+/**
+ * What the server itself says about a commit is an answer. Everything else leaves it open, also that no server was found: the
+ * driver throws this when it could not try again a commit whose reply was lost.
+ */
+function leavesUnknown(error: unknown): boolean {
+  return !isOfDriver(error) || isDatabaseAway(error) || isCommitUnknown(error);
 }
 
 /** By shape, not by class: the host's driver may be another copy. */
