@@ -109,18 +109,27 @@ describe('the stand-in for Kafka', () => {
     },
   );
 
-  it.each(BROKERS)('of which broker %s is gone takes nothing there, and everything at the other one', async (gone) => {
-    const [there, elsewhere] = [await keyOf(gone), await keyOf(other(gone))];
-    const [before, connections] = [ledger().length, kafka.connections(gone)];
-    kafka.become(gone, 'reset');
-    await anew();
-    expect(await send('a', there)).toBe('not_sent');
-    expect(await send('b', elsewhere)).toBe('sent');
-    expect(kafka.connections(gone)).toBe(connections);
-    expect(ledger().length).toBe(before + 2);
-    kafka.heal();
-    expect(await send('c', there)).toBe('sent');
-  });
+  it.each(BROKERS)(
+    'of which broker %s is gone takes nothing there, and all of it where the other one takes over',
+    async (gone) => {
+      const [there, elsewhere] = [await keyOf(gone), await keyOf(other(gone))];
+      const [before, connections] = [ledger().length, kafka.connections(gone)];
+      kafka.become(gone, 'reset');
+      await anew();
+      expect(await send('a', there)).toBe('not_sent');
+      expect(await send('b', elsewhere)).toBe('sent');
+      expect(kafka.connections(gone)).toBe(connections);
+      expect(ledger().length).toBe(before + 2);
+      kafka.takeOver(other(gone));
+      await anew();
+      expect(await send('c', there)).toBe('sent');
+      const taken = kafka.acceptedBy(gone, TOPIC);
+      kafka.heal();
+      await anew();
+      expect(await send('d', there)).toBe('sent');
+      expect(kafka.acceptedBy(gone, TOPIC)).toBe(taken + 1);
+    },
+  );
 
   it.each(['hole', 'reset'] as const)('of which both brokers are away (%s) takes nothing', async (network) => {
     for (const broker of BROKERS) kafka.become(broker, network);

@@ -16,7 +16,7 @@ import { TcpProxy, type Network } from './tcp_proxy.js';
  */
 export type Mood = 'well' | 'late' | 'mute' | 'reset' | 'deaf' | 'hang_up' | 'stale';
 
-/** By their ids. Each leads at least one partition of every topic. */
+/** By their ids. Each leads at least one partition of every topic, unless the other one has taken over. */
 export const BROKERS = [0, 1] as const;
 export type Broker = (typeof BROKERS)[number];
 
@@ -35,6 +35,7 @@ export class KafkaStandIn {
   private readonly sockets = new Set<net.Socket>();
   private readonly ledger: Ledger;
   private leaders = Array.from({ length: PARTITIONS }, (_, partition) => partition % 2);
+  private inOffice: Broker | undefined;
   private accepted = 0;
   /** Asked for every produce request. */
   mood: () => Mood = () => 'well';
@@ -66,6 +67,11 @@ export class KafkaStandIn {
     this.leaders = this.leaders.map((leader) => 1 - leader);
   }
 
+  /** It leads everything, as after an election among those who are left; until `heal`. */
+  takeOver(broker: Broker): void {
+    this.inOffice = broker;
+  }
+
   /** `delayMs`: how much later everything arrives, each way, where the network is `delay`. */
   become(broker: Broker, network: Network, delayMs = 0): void {
     this.networks[broker] = network;
@@ -79,9 +85,10 @@ export class KafkaStandIn {
     this.proxies[broker]!.become(this.networks[broker]!);
   }
 
-  /** Both brokers are reached, and well. */
+  /** Both brokers are reached, and well, and lead what they led before. */
   heal(): void {
     this.mood = () => 'well';
+    this.inOffice = undefined;
     for (const broker of BROKERS) this.become(broker, 'pass');
   }
 
@@ -110,6 +117,10 @@ export class KafkaStandIn {
     return this.proxies.map(({ port }, id) => ({ id, port }));
   }
 
+  private leaderOf(partition: number): number {
+    return this.inOffice ?? this.leaders[partition]!;
+  }
+
   private count(what: string): void {
     this.counts.set(what, (this.counts.get(what) ?? 0) + 1);
   }
@@ -135,7 +146,8 @@ export class KafkaStandIn {
   private async answer(socket: net.Socket, broker: Broker, request: wire.Request): Promise<void> {
     if (request.api === wire.Api.apiVersions) socket.write(wire.apiVersionsAnswer(request));
     if (request.api === wire.Api.metadata) {
-      const facts = { brokers: this.ports, topics: wire.metadataTopics(request), leaders: this.leaders };
+      const leaders = this.leaders.map((_, partition) => this.leaderOf(partition));
+      const facts = { brokers: this.ports, topics: wire.metadataTopics(request), leaders };
       socket.write(wire.metadataAnswer(request, facts));
     }
     if (request.api === wire.Api.produce) await this.produce(socket, broker, request);
@@ -148,7 +160,7 @@ export class KafkaStandIn {
     if (mood === 'deaf') return;
     if (mood === 'hang_up') return this.cut(broker);
     const answers = produced.map(({ topic, partition, values }) => {
-      const leads = mood !== 'stale' && this.leaders[partition] === broker;
+      const leads = mood !== 'stale' && this.leaderOf(partition) === broker;
       if (leads) for (const value of values) this.accept(broker, topic, value);
       const error = leads ? wire.ErrorCode.none : wire.ErrorCode.notLeader;
       return { topic, partition, error, offset: this.accepted };

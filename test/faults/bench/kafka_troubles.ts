@@ -16,7 +16,7 @@ export interface Moody extends Times {
   readonly moves: boolean;
 }
 
-/** A broker is a black hole, refuses connections, or everything to and from it arrives late. */
+/** A broker is a black hole, or refuses connections, until the other one leads all. */
 export interface OneAway extends Times {
   readonly kind: 'one silent' | 'one gone';
   readonly broker: Broker;
@@ -69,9 +69,9 @@ export function troubleText(trouble: KafkaTrouble): string {
   const { ms } = trouble;
   switch (trouble.kind) {
     case 'one silent':
-      return `broker ${trouble.broker} ${trouble.cut ? 'resets its connections and ' : ''}is a black hole for ${ms} ms`;
+      return `broker ${trouble.broker} ${trouble.cut ? 'resets its connections and ' : ''}is a black hole for ${ms} ms, at last without a part to lead`;
     case 'one gone':
-      return `broker ${trouble.broker} resets its connections and takes none for ${ms} ms`;
+      return `broker ${trouble.broker} resets its connections and takes none for ${ms} ms, at last without a part to lead`;
     case 'one slow':
       return `broker ${trouble.broker} is ${trouble.delay_ms} ms away for ${ms} ms`;
     case 'both away':

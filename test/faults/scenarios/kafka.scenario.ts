@@ -73,10 +73,15 @@ async function oneTried(kafka: KafkaStandIn, rests: Rests, trouble: OneAway, bef
   return (await rests.found(1, MET_MS)) && until(tried, MET_MS);
 }
 
-/** The broker that is left takes what is for it, whichever of both is asked first. */
+/**
+ * The broker that is left leads all from now on, and takes all, whichever of both is asked first. Before, a target's rows
+ * for the one that is away may keep its other rows waiting: it rests as a whole.
+ */
 async function otherServes(world: World, { kind, broker }: OneAway): Promise<boolean> {
-  const serves = await more(brokers.get(world)!, broker === 0 ? 1 : 0);
-  if (!serves) world.violated('scenario', `the other broker got no records of both targets while ${kind}`);
+  const kafka = brokers.get(world)!;
+  const left = broker === 0 ? 1 : 0;
+  kafka.takeOver(left);
+  if (!(await more(kafka, left))) world.violated('scenario', `the broker that led all got no records while ${kind}`);
   return true;
 }
 
