@@ -15,6 +15,7 @@ describe('the drain', () => {
     at: 0,
     waiting: 0,
     bytes: 100,
+    resting: false,
     expired: [],
     slotRan: true,
     ...change,
@@ -48,6 +49,12 @@ describe('the drain', () => {
     const { state, at } = watch((now) => ({ waiting: 1, bytes: now }), 2 * STALL_MS);
     expect(state).toEqual({ is: 'stuck', why: '1 rows still wait' });
     expect(at).toBe(2 * STALL_MS + 500);
+  });
+
+  it('lets suspects wait for their turn, but not for ever', () => {
+    const { state, at, of } = watch((now) => ({ waiting: now < 12_000 ? 1 : 0, resting: now < 12_000 }));
+    expect([state, at, of.stallMs]).toEqual([{ is: 'over' }, 12_000, 0]);
+    expect(watch(() => ({ waiting: 1, resting: true })).at).toBe(MINUTE + 500);
   });
 
   it('is stuck without a slot', () => {

@@ -3,6 +3,7 @@
  * `DrainWatch`, which is pure; slots of schedules come whatever happens and count as no movement.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SUSPECT_CRASHES } from '../../../src/jobs/policy/takeover.js';
 import { ledgerBytes, machineMs, readSlots, type LedgerLine } from './ledger.js';
 import { LEASE_MS } from './pod_settings.js';
 import type { World } from './world.js';
@@ -19,6 +20,8 @@ export interface DrainLook {
   waiting: number;
   /** What the pods' ledgers hold, lines of slots left out. */
   bytes: number;
+  /** All that wait are suspects of crashes whose turn has not come: the engine makes them wait for longer than a stall. */
+  resting: boolean;
   /** Claims whose lease is over by the database's clock, by name. */
   expired: readonly string[];
   /** A slot that came due after the healing has run. */
@@ -45,8 +48,8 @@ export class DrainWatch {
   }
 
   look(look: DrainLook): DrainState {
-    const { at, waiting, bytes, expired, slotRan } = look;
-    if (waiting !== this.waiting || bytes !== this.bytes) this.movedAt = at;
+    const { at, waiting, bytes, resting, expired, slotRan } = look;
+    if (waiting !== this.waiting || bytes !== this.bytes || resting) this.movedAt = at;
     [this.waiting, this.bytes] = [waiting, bytes];
     if (waiting > 0) this.stallMs = Math.max(this.stallMs, at - this.movedAt);
     this.drainedMs = waiting > 0 ? undefined : (this.drainedMs ?? at - this.began);
@@ -80,9 +83,11 @@ export async function drain(world: World, length: number): Promise<Drained> {
   let slotRan = false;
   for (;;) {
     const waiting = await world.jobs.countDocuments(WAITING as object);
+    const resting = waiting > 0 && waiting === (await restingSuspects(world, clock()));
     const expired = await expiredClaims(world, clock());
     slotRan ||= waiting === 0 && newSlotRan(readSlots(world.folder), began);
-    const state = watch.look({ at: machineMs(), waiting, bytes: ledgerBytes(world.folder), expired, slotRan });
+    const bytes = ledgerBytes(world.folder);
+    const state = watch.look({ at: machineMs(), waiting, bytes, resting, expired, slotRan });
     const ms = Math.round(machineMs() - began);
     if (state.is === 'stuck') world.violated('drain', await stuckText(world, state.why, ms));
     if (state.is !== 'going') return { ms: Math.round(watch.drainedMs ?? ms), stallMs: watch.stallMs };
@@ -101,6 +106,16 @@ async function databaseClock(world: World): Promise<() => Date> {
   const { localTime } = (await world.connection.db!.command({ hello: 1 })) as unknown as { localTime: Date };
   return () => new Date(localTime.getTime() + world.databaseClockMs + (machineMs() - asked));
 }
+
+/** Of the long lane they run one at a time, the others look again after 10 s. */
+const restingSuspects = (world: World, now: Date): Promise<number> =>
+  world.jobs.countDocuments({
+    status: 'PENDING',
+    lane: 'long',
+    crashes: { $gte: SUSPECT_CRASHES },
+    next_run_at: { $gt: now },
+    target: { $not: /^schedule:/ },
+  } as object);
 
 async function expiredClaims(world: World, now: Date): Promise<string[]> {
   const projection = { target: 1, lease_until: 1 } as const;
