@@ -17,10 +17,16 @@ export function kindOf(target: string): Kind | undefined {
   return `${lane}, ${isAtMostOnce(target) ? 'at most once' : 'at least once'}`;
 }
 
+/** Of those that are expected: what none of these targets is of. */
+export function kindsWithout(targets: readonly string[], expected: readonly Kind[] = KINDS): Kind[] {
+  const found = new Set(targets.map(kindOf));
+  return expected.filter((kind) => !found.has(kind));
+}
+
 /** Of those that are expected: what no ledger shows a start of. */
-export function missingKinds(lines: readonly LedgerLine[], expected: readonly Kind[] = KINDS): Violation[] {
-  const started = new Set(lines.flatMap((line) => (line.what === 'start' ? kindOf(line.target) : [])));
-  return expected
-    .filter((kind) => !started.has(kind))
-    .map((kind) => ({ invariant: 'scenario', text: `no row was run that is ${kind}` }));
+export function missingKinds(lines: readonly LedgerLine[], expected?: readonly Kind[]): Violation[] {
+  const started = lines.flatMap((line) => (line.what === 'start' ? line.target : []));
+  return kindsWithout(started, expected).map((kind) => {
+    return { invariant: 'scenario', text: `no row was run that is ${kind}` };
+  });
 }

@@ -7,14 +7,17 @@ import { drain, settle, type Drained } from './drain.js';
 import { DurableDatabase } from './durable_database.js';
 import { gather, withoutCollections } from './gather.js';
 import { judge, runsOf, type Evidence, type Violation } from './invariants.js';
-import { missingKinds } from './kinds.js';
+import { kindsWithout, missingKinds } from './kinds.js';
 import { machineMs } from './ledger.js';
 import { codeUnderTest } from './pod_build.js';
 import { Sampler } from './sampler.js';
 import type { RoundReport, Scenario } from './scenario.types.js';
+import { until } from './takeover.js';
 import { World } from './world.js';
 
 const STOP_MS = 20_000;
+/** Pods that run enqueue rows of each kind within a second or two. */
+const LOAD_MS = 10_000;
 /** A round with fewer says nothing. */
 const LEAST_ROWS = 20;
 /** Nor does one that was hardly looked at. */
@@ -55,6 +58,7 @@ async function breakAndHeal(
   const pods = scenario.pods ?? 2;
   sampler.start();
   const up = await attempt(world, 'died', 'boot', () => world.boot(pods));
+  if (up && pods > 0) await attempt(world, 'scenario', 'business', () => underLoad(world, scenario));
   if (up) await attempt(world, 'scenario', 'run', () => scenario.run(world, length));
   if (!(await attempt(world, 'died', 'heal', () => world.heal(pods)))) return undefined;
   for (const pod of world.alive) pod.tell({ do: 'produce', per_s: 0 });
@@ -62,6 +66,21 @@ async function breakAndHeal(
   await attempt(world, 'scenario', 'drain', async () => void (drained = await drain(world, length)));
   await attempt(world, 'scenario', 'settle', () => settle(world));
   return drained;
+}
+
+/** Whatever the harm is, it meets rows of each kind; if none come, the judgement says so. */
+async function underLoad(world: World, { kinds }: Scenario): Promise<void> {
+  const produced = world.connection.collection<{ target: string }>('produced');
+  const all = async (): Promise<boolean> => {
+    const rows = await produced.find({}, { projection: { target: 1 } }).toArray();
+    return (
+      kindsWithout(
+        rows.map(({ target }) => target),
+        kinds,
+      ).length === 0
+    );
+  };
+  await until(all, LOAD_MS);
 }
 
 /** Answers whether it went well; if not, the round is broken. */

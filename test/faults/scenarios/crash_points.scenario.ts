@@ -123,8 +123,10 @@ const RUN = /mark|send|answer/;
 const AT_MOST_ONCE_MOSTLY = [
   'fast:at_most_once',
   'fast:at_most_once',
-  'long:at_most_once',
+  'fast:at_most_once',
   'fast:batch:at_most_once',
+  'fast:batch:at_most_once',
+  'long:at_most_once',
   'fast:at_least_once',
   'fast:batch',
   'long:at_least_once',

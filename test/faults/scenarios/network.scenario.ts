@@ -35,6 +35,9 @@ export const cutPod: Scenario = {
 export const databaseAway: Scenario = {
   name: 'database_away',
   about: 'the database is away for all pods under load: refused, or everything stalls and arrives late',
+  prepare(world) {
+    world.defaults = { produce_per_s: 10 }; // most of the time nothing can be enqueued
+  },
   async run(world, length) {
     for (let round = 0; round < 2 * length; round++) {
       const before = await world.wait(500, 1_500);
