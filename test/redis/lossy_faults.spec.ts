@@ -3,6 +3,7 @@ import { Redis } from 'ioredis';
 import { inTransaction } from '../../src/common/utils/transaction.js';
 import type { LossyDropReason } from '../../src/jobs/jobs.events.js';
 import type { JobsModuleOptions } from '../../src/jobs/jobs.options.js';
+import { LossyConnections } from '../../src/jobs/lossy/lossy_connections.js';
 import { LossyProcessor } from '../../src/jobs/lossy/lossy.processor.js';
 import type { JobTargetOptions } from '../../src/jobs/targets/job_targets.registry.js';
 import { addedJob } from '../faults/bench/bull_wire.js';
@@ -201,6 +202,26 @@ describe('lossy targets while Redis fails', () => {
     expect(drops(a).count).toBe(1);
     await a.close();
     await proxy.close();
+  });
+
+  it('the connection that waits for jobs is cut for its own silence alone', async () => {
+    const server = await redis();
+    const a = await pod(server.url, { workers: 'manual' });
+    const client = a.module.get(LossyConnections).open('bclient');
+    client.options.socketTimeout = 2_000;
+    await waitFor('it is connected', () => client.status === 'ready');
+    server.freeze();
+    const resent = client.ping();
+    await server.stop();
+    await server.start();
+    await resent;
+    server.freeze();
+    const begun = performance.now();
+    const unanswered = client.ping();
+    await new Promise((resolve) => client.once('close', resolve));
+    expect(performance.now() - begun).toBeGreaterThan(1_990);
+    server.resume();
+    await unanswered;
   });
 
   it('wrong password: dropped at once and said why; the password is nowhere in what is told', async () => {

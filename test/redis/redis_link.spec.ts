@@ -52,6 +52,19 @@ describe('a link to a Redis that comes and goes', () => {
     expect(await link.client.ping()).toBe('PONG');
   });
 
+  it('a peer is given up for its own silence alone, not for what the connection before it left unanswered', async () => {
+    const client = link.client;
+    server.freeze();
+    const unanswered = client.ping().catch(() => undefined);
+    await server.stop();
+    await unanswered;
+    await back();
+    server.freeze();
+    const begun = performance.now();
+    await expect(client.ping()).rejects.toThrow();
+    expect(performance.now() - begun).toBeGreaterThan(4_990);
+  });
+
   it('tells a change once, however often it tries', async () => {
     await server.stop();
     await waitFor('it is missed', () => link.state === 'down');

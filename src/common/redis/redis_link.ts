@@ -50,6 +50,7 @@ export class RedisLink {
       socketTimeout: SILENCE_MS,
       ...options,
     });
+    forgetSilenceAtClose(this.client);
     this.client.on('error', (error) => void (this.lastError = withoutCommand(error)));
     this.client.on('ready', () => this.change('up'));
     this.client.on('close', () => this.change('down'));
@@ -76,6 +77,18 @@ export class RedisLink {
     this.onState(state, state === 'down' ? (this.lastError ?? new Error('the connection was closed')) : undefined);
     if (state === 'up') this.lastError = undefined;
   }
+}
+
+/**
+ * The client's timer for a silent peer is not of one connection: when that breaks with a command unanswered, it runs on,
+ * ends the next connection however well that is, and until then watches nothing.
+ */
+export function forgetSilenceAtClose(client: Redis): void {
+  const timed = client as unknown as { socketTimeoutTimer: NodeJS.Timeout | undefined };
+  client.on('close', () => {
+    clearTimeout(timed.socketTimeoutTimer);
+    timed.socketTimeoutTimer = undefined;
+  });
 }
 
 /** The client's errors carry the command they speak of, a password or a payload among its arguments. */

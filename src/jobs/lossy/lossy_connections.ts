@@ -4,7 +4,7 @@
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { Redis } from 'ioredis';
-import { RedisLink, SAFE_REDIS } from '../../common/redis/redis_link.js';
+import { forgetSilenceAtClose, RedisLink, SAFE_REDIS } from '../../common/redis/redis_link.js';
 import { JobsEvents } from '../jobs.events.js';
 import { JOBS_CONFIG, type JobsConfig } from '../jobs.options.js';
 
@@ -54,6 +54,7 @@ export class LossyConnections {
       maxRetriesPerRequest: null,
       ...(type === 'bclient' && { socketTimeout: BLOCKED_SILENCE_MS }),
     });
+    forgetSilenceAtClose(client);
     client.on('error', () => undefined); // the main connection tells the state
     const connect = client.connect.bind(client);
     client.connect = () => (this.closed || !this.others.has(type) ? Promise.reject(new Error('closed')) : connect());
