@@ -43,10 +43,17 @@ async function dieAt(world: World, crash: Crash, settings: Wishes): Promise<void
   if (pod.alive) pod.kill();
 }
 
-/** Partitions in which it runs something. */
-function openPartitions(world: World, { name }: PodProcess): number {
+/** Partitions of what it runs. */
+function openPartitions(world: World, { name }: PodProcess, target?: string): number[] {
   const lines = readLedgers(world.folder).filter(({ pod }) => pod === name);
-  return new Set(runsOf(lines).flatMap(({ partition, ended }) => (ended ? [] : (partition ?? [])))).size;
+  const open = runsOf(lines).filter((run) => !run.ended && (target === undefined || run.target === target));
+  return open.flatMap(({ partition }) => partition ?? []);
+}
+
+/** It runs enough for so many judges, and at most once several rows under one mark. */
+function isInTheMiddle(world: World, pod: PodProcess, judges: number): boolean {
+  const batches = openPartitions(world, pod, 'fast:batch:at_most_once');
+  return new Set(openPartitions(world, pod)).size >= judges && new Set(batches).size < batches.length;
 }
 
 /** A pod dies in the middle of many runs, and nobody is there to judge them but pods that die of it. */
@@ -59,7 +66,9 @@ async function dieJudging(world: World, judges: readonly Crash[]): Promise<void>
   for (let deaths = 0; deaths < MOST_BUSY_DEATHS && pods.some(({ alive }) => alive); deaths++) {
     const busy = await world.start({ handler_ms: 500, produce_per_s: 20, targets: FAST_TARGETS });
     await busy.ready();
-    await until(() => openPartitions(world, busy) >= pods.filter(({ alive }) => alive).length);
+    const judges = pods.filter(({ alive }) => alive).length;
+    if (!(await until(() => isInTheMiddle(world, busy, judges))))
+      world.violated('scenario', 'nothing much was in flight');
     busy.kill();
     await Promise.all(pods.map((pod) => within(TAKEOVER_MS, pod.ended)));
   }
