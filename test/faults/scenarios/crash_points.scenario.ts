@@ -15,6 +15,10 @@ const TAKEOVER_MS = 2 * LEASE_MS;
 const PRODUCE_PER_S = 10;
 /** What a dead pod leaves may all fall to one judge, or have ended just before it died: then another one dies. */
 const MOST_BUSY_DEATHS = 4;
+const BATCH = 'fast:batch:at_most_once';
+const BURST = 24;
+const BURST_MS = 2_000;
+const MOST_BURSTS = 10;
 /** Passed by whoever takes over what somebody left in flight. */
 const JUDGED: ReadonlySet<CrashPoint> = new Set(['before_judge', 'after_judge']);
 /** Passed on the way out. */
@@ -52,8 +56,20 @@ function openPartitions(world: World, { name }: PodProcess, target?: string): nu
 
 /** It runs enough for so many judges, and at most once several rows under one mark. */
 function isInTheMiddle(world: World, pod: PodProcess, judges: number): boolean {
-  const batches = openPartitions(world, pod, 'fast:batch:at_most_once');
+  const batches = openPartitions(world, pod, BATCH);
   return new Set(openPartitions(world, pod)).size >= judges && new Set(batches).size < batches.length;
+}
+
+/** A few rows for each partition at once, again and again: some of them must go out together. */
+async function bringToTheMiddle(world: World, pod: PodProcess, judges: number): Promise<boolean> {
+  for (let bursts = 0; bursts < MOST_BURSTS; bursts++) {
+    const items = Array.from({ length: BURST }, (_, at) => {
+      return { n: `${pod.name}-burst-${bursts}-${at}`, target: BATCH, behaviour: 'ok' as const };
+    });
+    await pod.call({ do: 'enqueue', items });
+    if (await until(() => isInTheMiddle(world, pod, judges), BURST_MS)) return true;
+  }
+  return false;
 }
 
 /** A pod dies in the middle of many runs, and nobody is there to judge them but pods that die of it. */
@@ -67,8 +83,7 @@ async function dieJudging(world: World, judges: readonly Crash[]): Promise<void>
     const busy = await world.start({ handler_ms: 500, produce_per_s: 20, targets: FAST_TARGETS });
     await busy.ready();
     const judges = pods.filter(({ alive }) => alive).length;
-    if (!(await until(() => isInTheMiddle(world, busy, judges))))
-      world.violated('scenario', 'nothing much was in flight');
+    if (!(await bringToTheMiddle(world, busy, judges))) world.violated('scenario', 'nothing much was in flight');
     busy.kill();
     await Promise.all(pods.map((pod) => within(TAKEOVER_MS, pod.ended)));
   }
