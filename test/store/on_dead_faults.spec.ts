@@ -17,6 +17,10 @@ const poolCleared = (): Error =>
     name: 'MongoPoolClearedError',
   });
 
+/** To a judgement that is under way while its pod ends. */
+const clientClosed = (): Error =>
+  Object.assign(new Error('Operation interrupted because client was closed'), { name: 'MongoClientClosedError' });
+
 describe('on_dead while connections break', () => {
   const db = new TestDatabase();
   afterEach(() => db.reset());
@@ -48,6 +52,7 @@ describe('on_dead while connections break', () => {
   it.each([
     ['fast', 'says so', poolCleared()],
     ['long', 'says so', poolCleared()],
+    ['fast', 'meets the end of its pod', clientClosed()],
     ['long', 'names it as its cause', new Error('no obituary', { cause: poolCleared() })],
   ] as const)(
     'on the %s lane a hook that %s is called again, and its row goes DEAD with it',

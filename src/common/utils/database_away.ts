@@ -37,6 +37,15 @@ const BROKEN_CODES = new Set([
   'ETIMEDOUT',
 ]);
 
+/** This pod has closed its own connection, since it ends: no use in waiting, and no fault of whoever meets it. */
+const CLOSED_NAMES = new Set([
+  'MongoClientClosedError',
+  'MongoNotConnectedError',
+  'MongoPoolClosedError',
+  'MongoServerClosedError',
+  'MongoTopologyClosedError',
+]);
+
 const MOST_CAUSES = 10;
 
 /** The database could not be reached, or is between two primaries; what was asked of it is not at fault. */
@@ -46,11 +55,14 @@ export function isDatabaseAway(error: unknown): boolean {
   return BROKEN_CALLS.has(syscall as string) && BROKEN_CODES.has(code as string);
 }
 
-/** The same of an error that somebody made of another one: its causes count, as deep as anybody nests them. */
+/**
+ * The same of an error that somebody made of another one: its causes count, as deep as anybody nests them. A connection that
+ * this pod has closed counts as well.
+ */
 export function comesOfDatabaseAway(error: unknown): boolean {
   let at = error;
   for (let depth = 0; depth < MOST_CAUSES && typeof at === 'object' && at !== null; depth++) {
-    if (isDatabaseAway(at)) return true;
+    if (isDatabaseAway(at) || CLOSED_NAMES.has((at as Error).name)) return true;
     at = (at as { cause?: unknown }).cause;
   }
   return false;
