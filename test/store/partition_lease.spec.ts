@@ -239,6 +239,15 @@ describe('marks that a dead owner left', () => {
     expect(await pod.collections.partitions.countDocuments({ inflight: [] })).toBe(2);
   });
 
+  it('are given back unjudged by a pod that leaves, for the next owner to judge', async () => {
+    const pod = await left();
+    atFirstPull(pod, () => Promise.reject(new Error('the connection is gone')));
+    await expect(pod.leases.heartbeat()).rejects.toThrow('the connection is gone');
+    await pod.leases.leave();
+    expect(await pod.collections.partitions.countDocuments({ owner: null })).toBe(2);
+    expect(await pod.collections.partitions.countDocuments({ inflight: [] })).toBe(1);
+  });
+
   it('open no partition that somebody else took while they were judged', async () => {
     const pod = await left();
     let taken: number | undefined;

@@ -142,9 +142,14 @@ export class PartitionLeaseService {
       this.events.emit({ type: 'partitions_taken', partitions: taken.map((each) => each.partition) });
   }
 
-  /** Gives back what is on its way out and idle. Called when a cell ran dry, and with every heartbeat. */
+  /**
+   * Gives back what is on its way out and idle. Called when a cell ran dry, and with every heartbeat. A pod that leaves gives
+   * back what is not judged yet as well, marks and all: the next owner need not wait for the lease to judge it, and where
+   * a judgement is still under way here, one of the two finds its rows judged.
+   */
   async releaseDry(): Promise<void> {
-    const ready = [...this.held.values()].filter((owned) => owned.releasing && owned.dry && owned.judged);
+    const open = (owned: OwnedPartition): boolean => owned.judged || this.leaving;
+    const ready = [...this.held.values()].filter((owned) => owned.releasing && owned.dry && open(owned));
     for (const owned of ready) {
       owned.lost = true; // first: nothing of it may start while the release is under way
       this.held.delete(owned.partition);
@@ -152,7 +157,8 @@ export class PartitionLeaseService {
     }
     const released: number[] = [];
     const release = async (owned: OwnedPartition): Promise<void> => {
-      if (await store.releasePartition(this.collections, owned.term, owned.foreign)) released.push(owned.partition);
+      const marks = [...owned.foreign, ...owned.unjudged.map(({ token }) => token)];
+      if (await store.releasePartition(this.collections, owned.term, marks)) released.push(owned.partition);
       this.unreleased.delete(owned);
     };
     const answers = await Promise.allSettled([...this.unreleased].map(release));

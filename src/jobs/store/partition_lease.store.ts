@@ -67,18 +67,18 @@ export async function takePartitions(
 }
 
 /**
- * Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. `foreign`:
- * tokens of marks that this owner could not judge, which stay for the next.
+ * Gives a partition back after its cells ran dry. Its marks go with it: every outcome under them is written. `unjudged`:
+ * tokens of marks that this owner could not judge, or not yet, which stay for the next.
  */
 export async function releasePartition(
   { partitions }: JobsCollections,
   term: Term,
-  foreign: readonly string[],
+  unjudged: readonly string[],
 ): Promise<boolean> {
   const update = {
     $set: { owner: null, lease_until: null },
     $unset: { lease_token: '' as const },
-    $pull: { inflight: { token: { $nin: [...foreign] } } },
+    $pull: { inflight: { token: { $nin: [...unjudged] } } },
   };
   crashPoint('before_release');
   const result = await partitions.updateOne({ ...term }, update);
