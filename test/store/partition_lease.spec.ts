@@ -239,11 +239,20 @@ describe('marks that a dead owner left', () => {
     expect(await pod.collections.partitions.countDocuments({ inflight: [] })).toBe(2);
   });
 
-  it('are given back unjudged by a pod that leaves, for the next owner to judge', async () => {
+  it('are judged by a pod that leaves, before it gives their partitions back', async () => {
     const pod = await left();
     atFirstPull(pod, () => Promise.reject(new Error('the connection is gone')));
     await expect(pod.leases.heartbeat()).rejects.toThrow('the connection is gone');
     await pod.leases.leave();
+    expect(await pod.collections.partitions.countDocuments({ owner: null, inflight: [] })).toBe(2);
+  });
+
+  it('are given back by a pod that leaves and cannot judge them, for the next owner to judge', async () => {
+    const pod = await left();
+    for (const leaves of [() => pod.leases.heartbeat(), () => pod.leases.leave()]) {
+      atFirstPull(pod, () => Promise.reject(new Error('the connection is gone')));
+      await expect(leaves()).rejects.toThrow('the connection is gone');
+    }
     expect(await pod.collections.partitions.countDocuments({ owner: null })).toBe(2);
     expect(await pod.collections.partitions.countDocuments({ inflight: [] })).toBe(1);
   });

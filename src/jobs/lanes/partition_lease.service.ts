@@ -174,13 +174,18 @@ export class PartitionLeaseService {
   /**
    * Clean stop: gives back every idle partition, takes this pod off the list and takes no partition any more. Called when
    * the stop begins, so that other pods serve what is idle here while the last handlers run, and when they have ended.
+   * What was taken over is judged first, since nobody may come after this pod; what cannot be judged is given back as it is.
    * What still runs then is left to expire.
    */
   async leave(): Promise<void> {
     this.leaving = true;
-    await this.releaseIdle();
-    const deadSince = new Date(this.clock.now().getTime() - 24 * 3_600_000);
-    await store.removeWorker(this.collections, this.pod.id, deadSince);
+    try {
+      await this.judgeTaken();
+    } finally {
+      await this.releaseIdle();
+      const deadSince = new Date(this.clock.now().getTime() - 24 * 3_600_000);
+      await store.removeWorker(this.collections, this.pod.id, deadSince);
+    }
   }
 
   /**
