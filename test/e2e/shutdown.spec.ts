@@ -43,13 +43,17 @@ class Scene {
   }
 
   async post(target: string, dedupe_key: string = randomUUID(), more: object = {}): Promise<number> {
+    return (await this.send(target, dedupe_key, more)).status;
+  }
+
+  async send(target: string, dedupe_key: string, more: object = {}): Promise<Response> {
     const answer = await fetch(`${await this.host.up()}/jobs`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ target, dedupe_key, ...more }),
     });
     await answer.text();
-    return answer.status;
+    return answer;
   }
 
   /** One row of each, all with their handlers running. */
@@ -213,16 +217,19 @@ describe('SIGTERM', () => {
     await scene.run();
     const accepted: string[] = [];
     const answers = new Set<number>();
+    const kept = new Set<string | null>();
     let during = 0;
     let over = false;
     const client = async (): Promise<void> => {
       while (!over) {
         const dedupe_key = randomUUID();
         try {
-          const status = await scene.post('long:at_least_once', dedupe_key);
+          const stopping = scene.host.said('signal').length > 0;
+          const { status, headers } = await scene.send('long:at_least_once', dedupe_key);
           answers.add(status);
           if (status === 201) accepted.push(dedupe_key);
           if (scene.host.said('signal').length > 0) during++;
+          if (stopping) kept.add(headers.get('connection'));
         } catch {
           return; // nobody listens any more
         }
@@ -234,6 +241,7 @@ describe('SIGTERM', () => {
     await Promise.all([ended, ...clients]);
     expect([...answers]).toEqual([201]);
     expect(during).toBeGreaterThan(5);
+    expect([...kept]).toEqual(['close']); // a connection that is always busy would hold up the end
     const left = new Set((await scene.jobs()).map((job) => job['dedupe_key'] as string));
     const lost = accepted.filter((key) => !left.has(key)).length;
     // What is not there any more has run: nothing else removes a row.

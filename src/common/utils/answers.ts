@@ -1,7 +1,8 @@
 /**
  * Bounds how long the engine waits for the answer to a command.
  *
- * Promises: every command of a collection made here settles within `ms`, whatever the driver does. A driver may lose one for
+ * Promises: every command of a collection made here settles within `ms`, whatever the driver does; cursors are read by their
+ * methods that promise something (`toArray`, `next`), not by iterating. A driver may lose one for
  * good (docs/decisions/0016): without this the cell, the loop or the transaction that waits for it stands still until the
  * process ends, while its lease is renewed beside it.
  *
