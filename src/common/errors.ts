@@ -37,8 +37,8 @@ export class ClaimLostError extends SidelaneError {
 }
 
 /**
- * The database did not answer in time. Nobody knows whether the command was, or will yet be, carried out; of a command in a
- * transaction nothing stands, because its transaction is aborted.
+ * The database did not answer in time. Nobody knows whether the command was, or will yet be, carried out. In a transaction
+ * throw it on: aborted, nothing of it stands; whoever swallows it and commits by himself may commit without it.
  */
 export class NoAnswerError extends SidelaneError {
   constructor(what: string, ms: number) {
