@@ -247,6 +247,20 @@ describe('marks that a dead owner left', () => {
     expect(await pod.collections.partitions.countDocuments({ owner: null, inflight: [] })).toBe(2);
   });
 
+  it('are judged by a pod that takes them while it leaves', async () => {
+    const pod = await left();
+    const { partitions } = pod.collections;
+    const updateMany = partitions.updateMany.bind(partitions);
+    partitions.updateMany = async (...sent) => {
+      partitions.updateMany = updateMany;
+      const answer = await updateMany(...sent);
+      await pod.leases.leave();
+      return answer;
+    };
+    await pod.leases.heartbeat();
+    expect(await partitions.countDocuments({ owner: null, inflight: [] })).toBe(2);
+  });
+
   it('are given back by a pod that leaves and cannot judge them, for the next owner to judge', async () => {
     const pod = await left();
     for (const leaves of [() => pod.leases.heartbeat(), () => pod.leases.leave()]) {

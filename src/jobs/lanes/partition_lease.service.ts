@@ -180,11 +180,18 @@ export class PartitionLeaseService {
   async leave(): Promise<void> {
     this.leaving = true;
     try {
+      await this.giveBack();
+    } finally {
+      const deadSince = new Date(this.clock.now().getTime() - 24 * 3_600_000);
+      await store.removeWorker(this.collections, this.pod.id, deadSince);
+    }
+  }
+
+  private async giveBack(): Promise<void> {
+    try {
       await this.judgeTaken();
     } finally {
       await this.releaseIdle();
-      const deadSince = new Date(this.clock.now().getTime() - 24 * 3_600_000);
-      await store.removeWorker(this.collections, this.pod.id, deadSince);
     }
   }
 
@@ -259,7 +266,7 @@ export class PartitionLeaseService {
     });
     if (this.unanswered === unanswered) this.unanswered = before;
     this.adopt(won, asked + this.config.lease.ttl_ms);
-    if (this.leaving) await this.releaseIdle(); // nobody else would: the stop may have gone on meanwhile
+    if (this.leaving) await this.giveBack(); // nobody else would: the stop may have gone on meanwhile
   }
 
   private adopt(rows: PartitionDoc[], deadline: number): void {
