@@ -3,10 +3,11 @@
  * called off after their enqueue. Which rows, in which order, follows from the pod's seed. Targets are dealt like cards:
  * none of them is left out by chance.
  */
-import { inTransaction } from '../../../src/index.js';
+import { inTransaction, type Tx } from '../../../src/index.js';
 import { machineMs } from './ledger.js';
 import type { Surroundings } from './pod_targets.js';
 import {
+  commandMs,
   EXCLUSIVE_CODES,
   FAST_TARGETS,
   isBatch,
@@ -85,13 +86,13 @@ export class BenchProducer {
 
   /** One business transaction. */
   async enqueue(rows: readonly PlannedRow[], abort = false): Promise<void> {
-    const { connection, collection, sideEffect, ledger } = this.pod;
+    const { connection, collection, sideEffect, ledger, settings } = this.pod;
     const names = rows.map(({ n }) => n);
     const began = machineMs();
     const told = (error?: string): void =>
       ledger.write({ what: 'business', ms: Math.round(machineMs() - began), ...(error && { error }) });
     try {
-      await inTransaction(connection, async (tx) => {
+      const work = async (tx: Tx): Promise<void> => {
         const items = [];
         const docs = [];
         for (const { key, ...row } of rows) {
@@ -111,7 +112,9 @@ export class BenchProducer {
         await sideEffect.enqueueMany(items, tx);
         tx.afterCommit(() => ledger.write({ what: 'hook', rows: names }));
         if (abort) throw new CalledOff();
-      });
+      };
+      // A clean stop waits for the business under way, which a commit that the driver lost must not hold up.
+      await inTransaction(connection, work, { endsWithinMs: commandMs(settings) });
       told();
     } catch (error) {
       if (error instanceof CalledOff) ledger.write({ what: 'aborted', rows: names });

@@ -128,7 +128,7 @@ export const KAFKA_TARGETS = ['kafka:once', 'kafka:again', 'kafka:once', 'kafka:
 export const PAIR_TARGET = 'long:pair';
 /** So many starts in any window. */
 export const LIMITED_TARGET = 'fast:limited';
-export const LIMIT = { limit: 3, window_ms: 1_500 };
+export const LIMIT = { limit: 3, window_ms: 3_000 };
 export const LENGTHY_MS = 7_000;
 /** Of version 2. */
 export const NEW_TARGETS = ['fast:new', 'fast:new:at_most_once', 'long:new', 'long:new:at_most_once'] as const;

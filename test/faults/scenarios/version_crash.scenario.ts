@@ -14,6 +14,10 @@ const LONG_MS = 1_400;
 const MARGIN_MS = 200;
 /** What a pod had sent when it was killed is still carried out. */
 const LATE_MS = 300;
+/** So many rows of each target at once: some of them fall into the pod's own share of the partitions. */
+const WAVE = 12;
+const WAVE_MS = 3_000;
+const MOST_WAVES = 8;
 
 /** It enqueues what it alone knows, and takes its time with it. */
 const FIRST: Wishes = {
@@ -44,6 +48,20 @@ function isInTheMiddle(world: World, pod: PodProcess): boolean {
     return machineMs() - at < ms - MARGIN_MS;
   });
   return NEW_TARGETS.every((target) => lasting.some((run) => run.target === target));
+}
+
+/** Its own share is small, and by chance alone rows of all targets rarely run in it at the same moment. */
+async function fillUp(world: World, pod: PodProcess): Promise<void> {
+  for (let wave = 1; wave <= MOST_WAVES; wave++) {
+    const items = NEW_TARGETS.flatMap((target) =>
+      Array.from({ length: target.startsWith('fast:') ? WAVE : 1 }, (_, index) => {
+        return { n: `${pod.name}-wave-${wave}-${target}-${index}`, target, behaviour: 'ok' as const };
+      }),
+    );
+    const failed = await pod.call({ do: 'enqueue', items });
+    if (failed) world.violated('scenario', `could not be enqueued: ${failed}`);
+    if (await until(() => isInTheMiddle(world, pod), WAVE_MS)) return;
+  }
 }
 
 const partitionsOf = (world: World) => world.connection.collection<PartitionDoc>('job_partitions');
@@ -105,7 +123,7 @@ async function crash(world: World): Promise<void> {
   const [first] = (await world.boot(1, FIRST)) as [PodProcess];
   const before = await world.wait(300, 1_200);
   const terms = await termsOf(world, first);
-  await until(() => isInTheMiddle(world, first));
+  await fillUp(world, first);
   first.kill();
   await first.ended;
   await sleep(LATE_MS);
