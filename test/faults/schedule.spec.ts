@@ -104,6 +104,10 @@ class Stand {
     return Promise.resolve(this.random.int(from, to));
   }
 
+  business(): Promise<void> {
+    return Promise.resolve();
+  }
+
   fault(text: string): void {
     this.faults.push(text);
   }

@@ -13,6 +13,7 @@ import { PodProcess } from './pod_process.js';
 import type { PodSettings } from './pod_settings.js';
 import { SeededRandom } from './random.js';
 import type { ProducedRow, Violation } from './invariants.js';
+import { until } from './takeover.js';
 
 export type Wishes = Partial<Omit<PodSettings, 'name' | 'uri' | 'db' | 'folder'>> & {
   crash?: { point: CrashPoint; nth: number };
@@ -122,6 +123,13 @@ export class World {
     const ms = this.random.int(from, to);
     await sleep(ms);
     return ms;
+  }
+
+  /** Until so many rows more were committed, or it took too long: on a slow machine time alone says little about load. */
+  async business(rows: number): Promise<void> {
+    const produced = this.connection.collection('produced');
+    const before = await produced.countDocuments();
+    await until(async () => (await produced.countDocuments()) >= before + rows);
   }
 
   /** A target is away until the answer is called: its handlers say so. */

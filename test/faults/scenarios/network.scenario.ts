@@ -4,6 +4,8 @@ import type { Scenario } from '../bench/scenario.types.js';
 import { expectTakeover, termsOf } from '../bench/takeover.js';
 
 const CUTS: readonly MongoNetwork[] = ['refuse', 'stall', 'hole'];
+/** Between two outages of the database, at least. */
+const ROWS_BETWEEN = 11;
 
 /** One pod loses the database, the other does not. */
 export const cutPod: Scenario = {
@@ -41,6 +43,7 @@ export const databaseAway: Scenario = {
   async run(world, length) {
     for (let round = 0; round < 2 * length; round++) {
       const before = await world.wait(500, 1_500);
+      await world.business(ROWS_BETWEEN);
       const network = world.random.pick(CUTS);
       for (const pod of world.alive) {
         pod.proxy.become(network);
