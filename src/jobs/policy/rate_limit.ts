@@ -1,6 +1,7 @@
 /**
- * Rate limits: at most `limit` starts of one rate key within any `window_ms`, over all pods. Pure; the store's pipeline
- * (store/rate_limit.store.ts) is the same rule as `takeSlots`, and a test holds the two together.
+ * Rate limits: at most `limit` slots of one rate key within any `window_ms`, over all pods; a row starts right after it got
+ * its own. Pure; the store's pipeline (store/rate_limit.store.ts) is the same rule as `takeSlots`, and a test holds the two
+ * together.
  *
  * A slot is taken at a time and is free again exactly `window_ms` later. Slots that were taken for rows which then did
  * not start are lost throughput, never one start too many.
@@ -14,7 +15,10 @@ export interface RateLimit {
    * throws or answers anything else is an answered failure of its job.
    */
   key(job: Job): string;
-  /** Most starts within any window. */
+  /**
+   * Most slots within any window, exactly. A start follows its slot at once as a rule and by a second at most, so an outside
+   * observer may see one start too many in a window, never in one that is a second shorter (decision 10).
+   */
   limit: number;
   /** Length of the window, in ms. */
   window_ms: number;
