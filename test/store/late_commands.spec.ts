@@ -79,21 +79,6 @@ it('what a late take wins is served only when its lease was renewed', async () =
   expect(await untilOf(pod)).toEqual(Array(4).fill(clock.now().getTime() + 30_000));
 });
 
-it('what a take wins while the pod leaves is given back', async () => {
-  const pod = await database.pod();
-  const { partitions } = pod.collections;
-  const updateMany = partitions.updateMany.bind(partitions);
-  partitions.updateMany = async (...sent) => {
-    partitions.updateMany = updateMany;
-    const answer = await updateMany(...sent);
-    await pod.leases.leave();
-    return answer;
-  };
-  await pod.leases.heartbeat();
-  expect(await partitions.countDocuments({ owner: null })).toBe(4);
-  expect(pod.leases.readable()).toEqual([]);
-});
-
 describe('a mark of the fast lane', () => {
   const T = 'test:send';
   const handled: unknown[] = [];

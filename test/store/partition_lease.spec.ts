@@ -20,6 +20,18 @@ function loseAnswer({ collections: { partitions } }: TestPod, n: number): void {
   };
 }
 
+/** The stop begins between the update of the first take and its answer. */
+function leaveAtFirstTake(pod: TestPod): void {
+  const { partitions } = pod.collections;
+  const updateMany = partitions.updateMany.bind(partitions);
+  partitions.updateMany = async (...sent) => {
+    partitions.updateMany = updateMany;
+    const answer = await updateMany(...sent);
+    await pod.leases.leave();
+    return answer;
+  };
+}
+
 const owned = (pod: TestPod): number[] =>
   pod.leases
     .readable()
@@ -54,6 +66,14 @@ describe('a take whose answer was lost', () => {
     await first.leases.heartbeat();
     expect(owned(first)).toEqual([0, 1, 2, 3]);
   });
+});
+
+it('what a take wins while the pod leaves is given back', async () => {
+  const pod = await database.pod();
+  leaveAtFirstTake(pod);
+  await pod.leases.heartbeat();
+  expect(await pod.collections.partitions.countDocuments({ owner: null })).toBe(4);
+  expect(owned(pod)).toEqual([]);
 });
 
 describe('a heartbeat', () => {
@@ -249,16 +269,9 @@ describe('marks that a dead owner left', () => {
 
   it('are judged by a pod that takes them while it leaves', async () => {
     const pod = await left();
-    const { partitions } = pod.collections;
-    const updateMany = partitions.updateMany.bind(partitions);
-    partitions.updateMany = async (...sent) => {
-      partitions.updateMany = updateMany;
-      const answer = await updateMany(...sent);
-      await pod.leases.leave();
-      return answer;
-    };
+    leaveAtFirstTake(pod);
     await pod.leases.heartbeat();
-    expect(await partitions.countDocuments({ owner: null, inflight: [] })).toBe(2);
+    expect(await pod.collections.partitions.countDocuments({ owner: null, inflight: [] })).toBe(2);
   });
 
   it('are given back by a pod that leaves and cannot judge them, for the next owner to judge', async () => {
